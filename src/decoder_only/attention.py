@@ -1,0 +1,174 @@
+"""Attention: every position gathers what it needs from the positions that it may see.
+
+A query asks, keys answer, values are what is handed over:
+
+    score[s, t] = query[s] . key[t] / sqrt(K)
+    weight[s, t] = softmax over t of score[s, t], zero where s may not see t
+    output[s] = sum_t weight[s, t] value[t]
+
+`attend_explicitly` is these three lines. `attend` computes the same by PyTorch's fused kernel,
+which never stores the weights. Chapter 3 derives both, and the test-suite ties them together.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+__all__ = ["attend", "attend_explicitly", "attention_mask", "attention_weights"]
+
+
+def attention_mask(
+    n_queries: int,
+    n_keys: int,
+    *,
+    causal: bool = True,
+    window: int | None = None,
+    padding: Bool[Tensor, "b t"] | None = None,
+    device: torch.device | None = None,
+) -> Bool[Tensor, "*b s t"]:
+    """Which keys each query may see: True where attention is allowed.
+
+    The last query stands at the last key's position, so a handful of new queries can look back
+    over a longer past.
+
+    Args:
+        n_queries: S, the number of queries.
+        n_keys: T, the number of keys; at least S if causal.
+        causal: a query sees no later position.
+        window: a query sees only the `window` nearest positions, itself included.
+        padding: True where a key is a real token; shape (b, t).
+
+    Returns:
+        Shape (s, t), or (b, 1, s, t) when there is padding: the 1 stands for every head.
+
+    Raises:
+        ValueError: if the window is not positive, or if causal queries outnumber the keys.
+    """
+    if window is not None and window < 1:
+        raise ValueError(f"window is {window}, but a query must see at least itself: use 1 or more")
+    if causal and n_queries > n_keys:
+        raise ValueError(
+            f"{n_queries} queries over {n_keys} keys: causal queries stand at the last positions "
+            "of the keys, so there cannot be more of them"
+        )
+    query_position = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None]
+    key_position = torch.arange(n_keys, device=device)[None, :]
+    distance = query_position - key_position
+    mask = torch.ones_like(distance, dtype=torch.bool)
+    if causal:
+        mask = mask & (distance >= 0)
+    if window is not None:
+        mask = mask & (distance.abs() < window)
+    return mask if padding is None else mask & padding[:, None, None, :]
+
+
+def attention_weights(
+    query: Float[Tensor, "b h s k"],
+    key: Float[Tensor, "b g t k"],
+    *,
+    causal: bool = True,
+    window: int | None = None,
+    padding: Bool[Tensor, "b t"] | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "b h s t"]:
+    """The weights with which each query mixes the values.
+
+    Rows are non-negative and sum to one, except where a query may see no key at all: such a row
+    is all zeros, never NaN, and the query's output is zero.
+
+    Args:
+        query: H heads of queries.
+        key: G heads of keys; G divides H, and each is shared by H / G heads of queries.
+        causal, window, padding: see `attention_mask`.
+        scale: factor on the dot products, 1 / sqrt(K) by default, which gives scores of unit
+            variance if queries and keys have independent components of unit variance.
+
+    Source: Vaswani et al. (2017), equation 1; grouped queries: Ainslie et al. (2023).
+    """
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    key = key.repeat_interleave(_group_size(query, key), dim=1)
+    scores = scale * torch.einsum("bhsk,bhtk->bhst", query, key)
+    mask = attention_mask(
+        *scores.shape[-2:], causal=causal, window=window, padding=padding, device=query.device
+    )
+    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
+    # A row without any visible key is a softmax over nothing, 0/0: give it no weight at all.
+    return weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+
+
+def attend_explicitly(
+    query: Float[Tensor, "b h s k"],
+    key: Float[Tensor, "b g t k"],
+    value: Float[Tensor, "b g t k"],
+    *,
+    causal: bool = True,
+    window: int | None = None,
+    padding: Bool[Tensor, "b t"] | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "b h s k"]:
+    """Mix the values by the attention weights, step by step.
+
+    Args:
+        value: what each key hands over.
+        dropout: probability of dropping a weight; the others grow by 1 / (1 - dropout).
+        others: see `attention_weights`.
+    """
+    weights = attention_weights(
+        query, key, causal=causal, window=window, padding=padding, scale=scale
+    )
+    weights = F.dropout(weights, p=dropout)
+    value = value.repeat_interleave(_group_size(query, value), dim=1)
+    return torch.einsum("bhst,bhtk->bhsk", weights, value)
+
+
+def attend(
+    query: Float[Tensor, "b h s k"],
+    key: Float[Tensor, "b g t k"],
+    value: Float[Tensor, "b g t k"],
+    *,
+    causal: bool = True,
+    window: int | None = None,
+    padding: Bool[Tensor, "b t"] | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "b h s k"]:
+    """The same as `attend_explicitly`, by PyTorch's fused kernel.
+
+    The weights are computed tile by tile and never stored, so memory grows with S rather than
+    with S squared. A query that may see no key gives zeros.
+
+    Source: Dao et al. (2022), through torch.nn.functional.scaled_dot_product_attention.
+    """
+    n_queries, n_keys = query.shape[-2], key.shape[-2]
+    # The kernel has a fast path for the plain causal triangle, and needs no mask for it.
+    plain = window is None and padding is None and (not causal or n_queries == n_keys)
+    mask = None
+    if not plain:
+        mask = attention_mask(
+            n_queries, n_keys, causal=causal, window=window, padding=padding, device=query.device
+        )
+    return F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask,
+        is_causal=plain and causal,
+        scale=scale,
+        dropout_p=dropout,
+        enable_gqa=_group_size(query, key) > 1,
+    )
+
+
+def _group_size(query: Tensor, key: Tensor) -> int:
+    """How many heads of queries share one head of keys."""
+    n_heads, n_kv_heads = query.shape[1], key.shape[1]
+    if n_heads % n_kv_heads:
+        raise ValueError(
+            f"{n_heads} heads of queries cannot share {n_kv_heads} heads of keys evenly; "
+            f"the number of key-value heads must divide {n_heads}"
+        )
+    return n_heads // n_kv_heads

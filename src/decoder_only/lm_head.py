@@ -1,0 +1,98 @@
+"""The language-model head: from a vector at each position to a distribution over what comes next.
+
+    logits[b, s, v] = x[b, s, :] . W[v, :]
+    P(ids[b, s + 1] = v | ids[b, :s + 1]) = softmax over v of logits[b, s, v]
+
+Training minimises the mean surprise at the token that really came, the cross-entropy. W may be
+the token embedding itself: one storage, read in both directions. Chapter 7.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+__all__ = ["LMHead", "bits_per_byte", "next_token_loss", "perplexity"]
+
+
+class LMHead(nn.Module):
+    """A linear map from the residual stream to one logit per vocabulary entry.
+
+    Args:
+        d_model: D, width of the residual stream.
+        vocab_size: V, number of logits.
+        tied_to: the token embedding's weight of shape (v, d), to be shared; None for a matrix of
+            its own.
+
+    Source: Press & Wolf (2017) for sharing.
+    """
+
+    def __init__(
+        self, *, d_model: int, vocab_size: int, tied_to: nn.Parameter | None = None
+    ) -> None:
+        super().__init__()
+        if tied_to is None:
+            self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+            nn.init.normal_(self.weight, std=0.02)
+        elif tied_to.shape == (vocab_size, d_model):
+            self.weight = tied_to
+        else:
+            raise ValueError(
+                f"cannot tie a head of shape ({vocab_size}, {d_model}) to a weight of shape "
+                f"{tuple(tied_to.shape)}; both must be (vocab_size, d_model)"
+            )
+
+    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
+        """Unnormalized log-probabilities of the next token."""
+        return F.linear(x, self.weight)
+
+
+def next_token_loss(
+    logits: Float[Tensor, "b s v"],
+    targets: Int[Tensor, "b s"],
+    *,
+    ignore_index: int = -1,
+    reduction: str = "mean",
+) -> Float[Tensor, "..."]:
+    """Cross-entropy of the tokens that really came, in nats.
+
+    Computed in float32, because in bfloat16 the log of a sum over V terms loses its digits.
+
+    Args:
+        logits: the model's output at positions 0..S-1.
+        targets: the ids one position later, so `targets[:, s] == ids[:, s + 1]`.
+        ignore_index: targets with this value do not count.
+        reduction: "mean" over the targets that count, "sum", or "none" for shape (b, s).
+
+    Raises:
+        ValueError: if the shapes do not agree.
+    """
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"logits of shape {tuple(logits.shape)} need targets of shape "
+            f"{tuple(logits.shape[:-1])}, got {tuple(targets.shape)}"
+        )
+    loss = F.cross_entropy(
+        logits.flatten(0, 1).float(),
+        targets.flatten().long(),
+        ignore_index=ignore_index,
+        reduction=reduction,
+    )
+    return loss.view(targets.shape) if reduction == "none" else loss
+
+
+def perplexity(nats_per_token: float) -> float:
+    """exp of the loss: among how many equally likely tokens the model is, in effect, undecided."""
+    return math.exp(nats_per_token)
+
+
+def bits_per_byte(nats_per_token: float, bytes_per_token: float) -> float:
+    """The loss per byte of text in bits, which does not depend on the tokenizer.
+
+    Args:
+        nats_per_token: the mean cross-entropy.
+        bytes_per_token: mean length of a token in bytes of UTF-8.
+    """
+    return nats_per_token / math.log(2) / bytes_per_token

@@ -1,0 +1,96 @@
+"""Multi-head attention: several small attentions side by side, each with its own question.
+
+    query, key, value = x W_query, x W_key, x W_value      split into heads of K dimensions
+    output = merge(attend(query, key, value)) W_output
+
+Fewer heads of keys and values than of queries give grouped-query attention (one: multi-query),
+which shrinks the cache at generation. Chapter 4.
+"""
+
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from decoder_only.attention import attend
+from decoder_only.embeddings import rotary
+from decoder_only.normalization import RMSNorm
+
+__all__ = ["MultiHeadAttention"]
+
+
+class MultiHeadAttention(nn.Module):
+    """Causal self-attention with H heads.
+
+    Args:
+        d_model: D, width of the residual stream.
+        n_heads: H, heads of queries.
+        n_kv_heads: G, heads of keys and values, a divisor of H; H by default.
+        head_dim: K, width of a head; D / H by default, which must then divide.
+        window: see only that many nearest positions; all by default.
+        rotary_base: rotate queries and keys by their position, with this base; None does not.
+        qk_norm: normalize queries and keys, so that scores cannot grow without bound.
+        dropout: probability of dropping an attention weight in training.
+        bias: whether the projections have an offset.
+
+    Source: Vaswani et al. (2017), section 3.2.2; Shazeer (2019) and Ainslie et al. (2023) for
+    shared keys and values; Dehghani et al. (2023) for normalized queries and keys.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        window: int | None = None,
+        rotary_base: float | None = None,
+        qk_norm: bool = False,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if head_dim is None and d_model % n_heads:
+            raise ValueError(
+                f"d_model={d_model} does not divide into n_heads={n_heads} heads; "
+                "change one of them, or give head_dim"
+            )
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        if n_heads % n_kv_heads:
+            raise ValueError(f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}")
+        head_dim = d_model // n_heads if head_dim is None else head_dim
+
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
+        self.window, self.rotary_base, self.dropout = window, rotary_base, dropout
+        self.query = nn.Linear(d_model, n_heads * head_dim, bias=bias)
+        self.key = nn.Linear(d_model, n_kv_heads * head_dim, bias=bias)
+        self.value = nn.Linear(d_model, n_kv_heads * head_dim, bias=bias)
+        self.output = nn.Linear(n_heads * head_dim, d_model, bias=bias)
+        self.query_norm = RMSNorm(d_model=head_dim) if qk_norm else nn.Identity()
+        self.key_norm = RMSNorm(d_model=head_dim) if qk_norm else nn.Identity()
+
+    def forward(self, x: Float[Tensor, "b s d"]) -> Float[Tensor, "b s d"]:
+        """Let every position gather from itself and the positions before it."""
+        query, key, value = self.project(x)
+        dropout = self.dropout if self.training else 0.0
+        heads = attend(query, key, value, causal=True, window=self.window, dropout=dropout)
+        return self.output(rearrange(heads, "b h s k -> b s (h k)"))
+
+    def project(
+        self, x: Float[Tensor, "b s d"]
+    ) -> tuple[
+        Float[Tensor, "b h s k"],
+        Float[Tensor, "b g s k"],
+        Float[Tensor, "b g s k"],
+    ]:
+        """Queries, keys and values, split into heads, normalized and rotated as configured.
+
+        A step of its own, so that a figure can hand them to `attention_weights`.
+        """
+        query = rearrange(self.query(x), "b s (h k) -> b h s k", h=self.n_heads)
+        key = rearrange(self.key(x), "b s (g k) -> b g s k", g=self.n_kv_heads)
+        value = rearrange(self.value(x), "b s (g k) -> b g s k", g=self.n_kv_heads)
+        query, key = self.query_norm(query), self.key_norm(key)
+        if self.rotary_base is not None:
+            query, key = rotary(query, base=self.rotary_base), rotary(key, base=self.rotary_base)
+        return query, key, value

@@ -1,0 +1,78 @@
+"""Normalization: keep every position's vector at one scale, whatever the depth.
+
+    LayerNorm(x) = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias
+    RMSNorm(x)   =  x            / sqrt(mean(x^2) + eps) * weight
+
+Mean and variance run over d alone, so positions and sequences do not mix. The variance is the
+population's (divided by D), and eps stands inside the root. Chapter 5.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+__all__ = ["LayerNorm", "RMSNorm", "layer_norm", "rms_norm"]
+
+
+def layer_norm(
+    x: Float[Tensor, "*b d"],
+    weight: Float[Tensor, "d"],
+    bias: Float[Tensor, "d"] | None = None,
+    *,
+    eps: float = 1e-5,
+) -> Float[Tensor, "*b d"]:
+    """The formula, term by term. `LayerNorm` computes the same by a fused kernel."""
+    centred = x - x.mean(dim=-1, keepdim=True)
+    variance = centred.square().mean(dim=-1, keepdim=True)
+    normalized = centred * torch.rsqrt(variance + eps) * weight
+    return normalized if bias is None else normalized + bias
+
+
+def rms_norm(
+    x: Float[Tensor, "*b d"], weight: Float[Tensor, "d"], *, eps: float = 1e-5
+) -> Float[Tensor, "*b d"]:
+    """The formula, term by term. `RMSNorm` computes the same by a fused kernel."""
+    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight
+
+
+class LayerNorm(nn.Module):
+    """Centre and scale each vector, then apply a learned scale and shift.
+
+    Args:
+        d_model: D, the dimension that is normalized over.
+        eps: added to the variance, so that a constant vector does not divide by zero.
+        bias: whether to learn the shift.
+
+    Source: Ba, Kiros & Hinton (2016).
+    """
+
+    def __init__(self, *, d_model: int, eps: float = 1e-5, bias: bool = True) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
+
+    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """Normalize over the last dimension."""
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(nn.Module):
+    """Scale each vector to unit root mean square, then apply a learned scale.
+
+    Args:
+        d_model: D, the dimension that is normalized over.
+        eps: added to the mean square.
+
+    Source: Zhang & Sennrich (2019).
+    """
+
+    def __init__(self, *, d_model: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+
+    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """Normalize over the last dimension."""
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
