@@ -1,0 +1,43 @@
+# The two commands: `make book` renders the book, `make test` proves it. Both set up what they need.
+
+PYTHON ?=
+JOBS ?= 2
+PORT ?= 8000
+PAGE := _build/html/index.html
+RUN := .venv/bin/python
+
+help:  ## list what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
+
+book: environment  ## render the book (HTML)
+	@$(RUN) tools/build.py
+	@echo "The book is at file://$(CURDIR)/$(PAGE)"
+
+serve: book  ## render the book and show it on this machine only (PORT=8000)
+	@$(RUN) tools/serve.py --port $(PORT)
+
+test: environment  ## run every check: style, package, notebooks, rendered pages
+	@$(RUN) -m ruff check --quiet .
+	@$(RUN) -m ruff format --check --quiet .
+	@$(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300 tests book
+
+execute: environment  ## run notebooks and store their outputs (CHAPTER=01 for one, JOBS=2 at a time)
+	@$(RUN) tools/execute.py --jobs $(JOBS) $(CHAPTER)
+
+report: environment  ## count the cells that are compared strictly
+	@$(RUN) tools/report.py
+
+repository: environment  ## set the public address everywhere: make repository URL=https://github.com/you/decoder-only
+	@$(RUN) tools/repository.py "$(URL)"
+
+environment:  ## set up .venv (done by the others when needed; PYTHON= chooses the interpreter)
+	@PYTHON="$(PYTHON)" sh tools/setup.sh
+
+clean:  ## remove what was built
+	@rm -rf _build build .pytest_cache .ruff_cache .hypothesis
+
+clean-venv:  ## remove the virtual environment
+	@rm -rf .venv
+
+.PHONY: help book serve test execute report repository environment clean clean-venv
+.DEFAULT_GOAL := help

@@ -1,0 +1,69 @@
+"""Sets the repository's public address everywhere that it is written.
+
+    python tools/repository.py https://github.com/you/decoder-only
+
+_config.yml holds the address; the first cells of the notebooks, the README and pyproject.toml
+repeat it, as do links derived from it (Colab, GitHub Pages).
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import first_cell
+
+ROOT = first_cell.ROOT
+
+
+def derived(url: str) -> list[str]:
+    """The address and the forms in which it occurs in links, the longest first."""
+    github = re.fullmatch(r"https://github\.com/([^/]+)/([^/]+)", url)
+    if not github:
+        return [url]
+    owner, name = github.groups()
+    return [
+        f"https://colab.research.google.com/github/{owner}/{name}",
+        f"https://{owner}.github.io/{name}",
+        url,
+    ]
+
+
+def set_address(new: str, root: Path = ROOT) -> list[str]:
+    """Replaces the old address by the new one; returns the files that changed."""
+    old = first_cell.repository_url(root)
+    old_forms, new_forms = derived(old), derived(new)
+    if len(new_forms) < len(old_forms):  # not on GitHub: links to Colab and Pages stay as they are
+        old_forms = [old]
+    changed = []
+    files = [root / "_config.yml", root / "README.md", root / "pyproject.toml"]
+    for path in [
+        *files,
+        *sorted((root / "book").glob("*.md")),
+        *sorted((root / "book").glob("*.ipynb")),
+    ]:
+        if not path.exists():
+            continue
+        text = path.read_text(encoding="utf-8")
+        replaced = text
+        for before, after in zip(old_forms, new_forms[-len(old_forms) :], strict=True):
+            # Not within a longer name: decoder-only is not decoder-only-2.
+            replaced = re.sub(re.escape(before) + r"(?![\w-])", lambda _, to=after: to, replaced)
+        if replaced != text:
+            path.write_text(replaced, encoding="utf-8")
+            changed.append(path.relative_to(root).as_posix())
+    return changed
+
+
+def main() -> None:
+    url = sys.argv[1].strip().removesuffix("/").removesuffix(".git") if len(sys.argv) == 2 else ""
+    if not re.fullmatch(r"(https?|file)://[^\s\"'\\]+", url):
+        sys.exit(
+            f"decoder-only: {url!r} is no address; for example "
+            "make repository URL=https://github.com/you/decoder-only"
+        )
+    changed = set_address(url)
+    print(f"The public address is {url}; changed: {', '.join(changed) or 'nothing'}.")
+
+
+if __name__ == "__main__":
+    main()
