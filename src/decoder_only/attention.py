@@ -94,9 +94,10 @@ def attention_weights(
     mask = attention_mask(
         *scores.shape[-2:], causal=causal, window=window, padding=padding, device=query.device
     )
-    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
-    # A row without any visible key is a softmax over nothing, 0/0: give it no weight at all.
-    return weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+    # A softmax over no visible key would be 0/0, backward too: let such a row see, then void it.
+    blind = ~mask.any(dim=-1, keepdim=True)
+    weights = scores.masked_fill(~(mask | blind), -math.inf).softmax(dim=-1)
+    return weights.masked_fill(blind, 0.0)
 
 
 def attend_explicitly(

@@ -87,7 +87,12 @@ class LearnedPositions(nn.Module):
 
 
 def sinusoids(
-    length: int, *, d_model: int, base: float = 10_000.0, device: torch.device | None = None
+    length: int,
+    *,
+    d_model: int,
+    base: float = 10_000.0,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = None,
 ) -> Float[Tensor, "s d"]:
     """Sines and cosines of the position at geometrically spaced frequencies.
 
@@ -97,11 +102,12 @@ def sinusoids(
         length: S, the number of positions, from 0 on.
         d_model: D, even.
         base: the slowest wave's period is about 2 pi base positions.
+        dtype: of the result; the angles themselves never have less than float32.
 
     Source: Vaswani et al. (2017), section 3.5.
     """
-    angle = _angles(length, d_model, base, device)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
+    angle = _angles(length, d_model, base, dtype, device)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype)
 
 
 class SinusoidalPositions(nn.Module):
@@ -119,8 +125,9 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, x: Float[Tensor, "b s d"]) -> Float[Tensor, "b s d"]:
         """Add the sinusoids of position s to position s of every sequence."""
-        table = sinusoids(x.shape[1], d_model=self.d_model, base=self.base, device=x.device)
-        return x + table.to(x.dtype)
+        return x + sinusoids(
+            x.shape[1], d_model=self.d_model, base=self.base, dtype=x.dtype, device=x.device
+        )
 
 
 def rotary(x: Float[Tensor, "b h s k"], *, base: float = 10_000.0) -> Float[Tensor, "b h s k"]:
@@ -128,8 +135,8 @@ def rotary(x: Float[Tensor, "b h s k"], *, base: float = 10_000.0) -> Float[Tens
 
     Dimension i of the first half and dimension i of the second half form a plane; position s
     turns it by s / base^(2i/K). A dot product of a rotated query and a rotated key then depends
-    on their distance alone. Angles are computed in float32, whatever the dtype of x: in bfloat16
-    positions beyond 256 would already collide.
+    on their distance alone. Angles are computed in float32 at least, whatever the dtype of x: in
+    bfloat16 positions beyond 256 would already collide.
 
     Args:
         x: queries or keys, K even.
@@ -138,17 +145,20 @@ def rotary(x: Float[Tensor, "b h s k"], *, base: float = 10_000.0) -> Float[Tens
     Source: Su et al. (2021), in the half-split layout of GPT-NeoX and Llama.
     """
     _check_even(x.shape[-1], "head_dim")
-    angle = _angles(x.shape[-2], x.shape[-1], base, x.device)
+    angle = _angles(x.shape[-2], x.shape[-1], base, x.dtype, x.device)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
-def _angles(length: int, dimension: int, base: float, device: torch.device | None) -> Tensor:
-    """Angle of position s in plane i, shape (s, dimension / 2)."""
+def _angles(
+    length: int, dimension: int, base: float, dtype: torch.dtype, device: torch.device | None
+) -> Tensor:
+    """Angle of position s in plane i, shape (s, dimension / 2), in float32 or wider."""
     _check_even(dimension, "the dimension")
-    position = torch.arange(length, dtype=torch.float32, device=device)
-    plane = torch.arange(0, dimension, 2, dtype=torch.float32, device=device)
+    dtype = torch.promote_types(dtype, torch.float32)
+    position = torch.arange(length, dtype=dtype, device=device)
+    plane = torch.arange(0, dimension, 2, dtype=dtype, device=device)
     return position[:, None] * base ** (-plane / dimension)
 
 

@@ -58,7 +58,8 @@ def next_token_loss(
 ) -> Float[Tensor, "..."]:
     """Cross-entropy of the tokens that really came, in nats.
 
-    Computed in float32, because in bfloat16 the log of a sum over V terms loses its digits.
+    Computed in float32 at least, because in bfloat16 the log of a sum over V terms loses its
+    digits.
 
     Args:
         logits: the model's output at positions 0..S-1.
@@ -75,7 +76,7 @@ def next_token_loss(
             f"{tuple(logits.shape[:-1])}, got {tuple(targets.shape)}"
         )
     loss = F.cross_entropy(
-        logits.flatten(0, 1).float(),
+        logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32)),
         targets.flatten().long(),
         ignore_index=ignore_index,
         reduction=reduction,

@@ -85,7 +85,8 @@ class GPTConfig:
     initialization: str = "gpt2"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "windows", tuple(self.windows))  # a list, when read from JSON
+        if isinstance(self.windows, list):  # as read from JSON
+            object.__setattr__(self, "windows", tuple(self.windows))
         for name in ("vocab_size", "context_length", "d_model", "n_layers", "n_heads"):
             _require(name, getattr(self, name), _positive_int, "a positive integer")
         for name in ("n_kv_heads", "head_dim", "d_mlp"):
@@ -93,12 +94,14 @@ class GPTConfig:
                 _require(name, getattr(self, name), _positive_int, "a positive integer or None")
         for name, choices in CHOICES.items():
             _require(name, getattr(self, name), choices.__contains__, f"one of {choices}")
+        for name in ("qk_norm", "bias", "tied"):
+            _require(name, getattr(self, name), _flag, "True or False")
         _require("dropout", self.dropout, lambda p: 0 <= p < 1, "at least 0 and below 1")
         _require("position_base", self.position_base, lambda b: b > 1, "above 1")
         _require(
             "windows",
             self.windows,
-            lambda ws: ws and all(w is None or _positive_int(w) for w in ws),
+            lambda ws: _filled_tuple(ws) and all(w is None or _positive_int(w) for w in ws),
             "a tuple of positive integers or None, at least one",
         )
         if self.head_dim is None and self.d_model % self.n_heads:
@@ -250,6 +253,18 @@ def _positive_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+def _flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _filled_tuple(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) > 0
+
+
 def _require(name: str, value: object, holds, wanted: str) -> None:
-    if not holds(value):
+    try:
+        fine = holds(value)
+    except TypeError:  # a value of another kind, such as a string where a number is due
+        fine = False
+    if not fine:
         raise ValueError(f"{name}={value!r} cannot work: it must be {wanted}")

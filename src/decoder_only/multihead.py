@@ -50,13 +50,15 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        if n_heads < 1:
+            raise ValueError(f"n_heads={n_heads} cannot work: there must be at least one head")
         if head_dim is None and d_model % n_heads:
             raise ValueError(
                 f"d_model={d_model} does not divide into n_heads={n_heads} heads; "
                 "change one of them, or give head_dim"
             )
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        if n_heads % n_kv_heads:
+        if n_kv_heads < 1 or n_heads % n_kv_heads:
             raise ValueError(f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}")
         head_dim = d_model // n_heads if head_dim is None else head_dim
 
