@@ -96,7 +96,7 @@ def store(notebook, path: Path) -> None:
 
 
 def execute(path: Path) -> tuple[float, str | None]:
-    """Runs one notebook and stores it. Returns the seconds, and what went wrong, if anything did."""
+    """Runs one notebook and stores it. Returns the seconds, and what went wrong, if anything."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError

@@ -28,7 +28,8 @@ def shares(paths: list[Path]) -> list[tuple[str, int, int]]:
 
 
 def line(name: str, cells: int, strict: int) -> str:
-    return f"{name:<20} {strict:>4} of {cells:>4} code cells compared strictly ({strict / max(cells, 1):.1%})"
+    share = f"({strict / max(cells, 1):.1%})"
+    return f"{name:<20} {strict:>4} of {cells:>4} code cells are compared strictly {share}"
 
 
 def main() -> None:

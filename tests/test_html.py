@@ -1,0 +1,195 @@
+"""The book as a browser gets it: built from nothing with every warning an error, then read.
+
+Broken links, missing alternative texts, anything that a page would fetch from another host.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
+
+import build
+import pytest
+from bs4 import BeautifulSoup
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# What a page loads by itself: (element, attribute). Links of <a> wait for a click.
+LOADED = [
+    ("script", "src"),
+    ("link", "href"),
+    ("img", "src"),
+    ("img", "srcset"),
+    ("source", "src"),
+    ("source", "srcset"),
+    ("video", "src"),
+    ("audio", "src"),
+    ("iframe", "src"),
+    ("embed", "src"),
+    ("object", "data"),
+    ("use", "href"),
+]
+LEFT_OVER = re.compile(r":::|\{[a-z][\w:-]*\}\s*`|^\{[a-z-]+\}|\?\?\?|\[@\w+\]|%s", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The folder of the built pages."""
+    output = tmp_path_factory.mktemp("book")
+    complaints = build.build(output)
+    assert complaints is None, f"Sphinx complains:\n{complaints}"
+    return output / "_build" / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> dict[Path, BeautifulSoup]:
+    return {
+        path: read(path) for path in sorted(site.rglob("*.html")) if "_static" not in path.parts
+    }
+
+
+@cache
+def read(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    soup = read(path)
+    return frozenset(
+        tag.get(name) for name in ("id", "name") for tag in soup.find_all(attrs={name: True})
+    )
+
+
+def is_foreign(address: str) -> bool:
+    return bool(urlsplit(address).netloc)
+
+
+def wrong_with(address: str, page: Path) -> str | None:
+    """What is wrong with a link to a file of the book, if anything is."""
+    parts = urlsplit(address)
+    if parts.scheme or parts.netloc:
+        return None
+    target = Path(urljoin(f"{page.as_posix()}", unquote(parts.path))) if parts.path else page
+    if not target.is_file():
+        return f"{page.name}: {address} leads nowhere"
+    if not parts.fragment or target.suffix != ".html":
+        return None
+    if unquote(parts.fragment) in anchors(target):
+        return None
+    return f"{page.name}: {address} names no place in {target.name}"
+
+
+def test_every_page_is_built(pages, site):
+    names = {path.relative_to(site).as_posix() for path in pages}
+    for source in [*(ROOT / "book").glob("*.md"), *(ROOT / "book").glob("*.ipynb")]:
+        assert f"book/{source.stem}.html" in names
+
+
+def test_no_link_is_broken(pages):
+    broken = []
+    for path, soup in pages.items():
+        links = [tag["href"] for tag in soup.select("a[href], link[href]")]
+        links += [tag["src"] for tag in soup.select("[src]")]
+        broken += [wrong_with(link, path) for link in links if link != "#"]
+    assert not [link for link in broken if link]
+
+
+def test_nothing_is_loaded_from_another_host(pages):
+    foreign = []
+    for path, soup in pages.items():
+        for element, attribute in LOADED:
+            for tag in soup.find_all(element, attrs={attribute: True}):
+                if "canonical" in tag.get("rel", []):
+                    continue
+                if is_foreign(tag[attribute]):
+                    foreign.append(f"{path.name}: {element} {tag[attribute]}")
+        for tag in soup.find_all("script", src=False):
+            foreign += [f"{path.name}: {found}" for found in re.findall(r"https?://\S+", tag.text)]
+        for tag in soup.find_all(style=True):
+            foreign += re.findall(r"url\(['\"]?https?:[^)]*", tag["style"])
+    assert not foreign
+
+
+def test_style_sheets_load_local_files_only(site):
+    for path in site.rglob("*.css"):
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        addresses = re.findall(r"url\(\s*['\"]?([^'\")]+)", text)
+        addresses += re.findall(r"@import\s+['\"]([^'\"]+)", text)
+        for address in addresses:
+            if address.startswith(("data:", "#")):
+                continue
+            assert not is_foreign(address), f"{path.name}: {address}"
+            assert (path.parent / urlsplit(address).path).is_file(), f"{path.name}: {address}"
+
+
+def test_images_have_alternative_texts(pages):
+    for path, soup in pages.items():
+        for image in soup.find_all("img"):
+            alt = image.get("alt", "").strip()
+            assert alt, f"{path.name}: {image}"
+            assert not re.fullmatch(r"\S+\.(png|svg|jpe?g)", alt), f"{path.name}: alt={alt}"
+            assert not re.fullmatch(r"[0-9a-f]{16,}", Path(alt).stem), f"{path.name}: alt={alt}"
+
+
+def test_formulas_are_set_by_the_local_file(pages, site):
+    with_formulas = 0
+    for path, soup in pages.items():
+        scripts = [tag["src"] for tag in soup.select("script[src]")]
+        mathjax = [source for source in scripts if "mathjax" in source]
+        if soup.select(".math"):
+            with_formulas += 1
+            assert len(mathjax) == 1, f"{path.name} has formulas and nothing that sets them"
+            assert not is_foreign(mathjax[0])
+    if with_formulas:
+        assert (site / "_static/mathjax/tex-svg-full.js").stat().st_size > 1_000_000
+
+
+def test_no_markup_is_left_over(pages):
+    for path, soup in pages.items():
+        article = soup.select_one("article")
+        if article is None:
+            continue
+        copy = BeautifulSoup(str(article), "html.parser")
+        for code in copy.select("pre, code, .math"):
+            code.decompose()
+        found = LEFT_OVER.search(copy.get_text())
+        assert not found, f"{path.name}: {copy.get_text()[max(0, found.start() - 80) :][:160]}"
+        for reference in article.select("span.xref, .problematic, .system-message"):
+            assert reference.find_parent("a"), f"{path.name}: {reference}"
+
+
+def test_identifiers_are_unique_in_a_page(pages):
+    for path, soup in pages.items():
+        article = soup.select_one("article")
+        ids = [tag["id"] for tag in article.find_all(id=True)] if article else []
+        assert len(ids) == len(set(ids)), (
+            f"{path.name}: {sorted(i for i in ids if ids.count(i) > 1)}"
+        )
+
+
+def test_every_claim_is_listed(pages, site):
+    listed = {
+        link["href"].rpartition("#")[2]
+        for link in pages[site / "book/claims.html"].select(".claims-list a[href]")
+    }
+    stated = {box["id"] for soup in pages.values() for box in soup.select("div.claim")}
+    assert listed == stated
+
+
+def test_pages_run_no_script_that_fails(pages):
+    """Thebe's settings, inserted twice, raise in the console; the book has no use for them."""
+    for path, soup in pages.items():
+        assert "thebe" not in str(soup.head).lower(), path.name
+
+
+def test_chapters_open_in_colab(pages):
+    for path, soup in pages.items():
+        notebook = ROOT / "book" / f"{path.stem}.ipynb"
+        if notebook.is_file():
+            links = [
+                a["href"] for a in soup.select("a[href^='https://colab.research.google.com/']")
+            ]
+            assert any(link.endswith(f"/blob/main/book/{notebook.name}") for link in links), (
+                path.name
+            )

@@ -1,0 +1,293 @@
+"""Rules that hold across the package: floors, names, annotations, and what importing does.
+
+Read from the source (AST), so that a rule is broken where it is written, not where it is run.
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import jaxtyping
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "decoder_only"
+
+# A module imports only from lower floors. The README's table repeats this one; a test compares.
+FLOORS = {
+    "tokenization": 0,
+    "stories": 0,
+    "embeddings": 0,
+    "attention": 0,
+    "normalization": 0,
+    "mlp": 0,
+    "lm_head": 0,
+    "data": 0,
+    "optimization": 0,
+    "hardware": 0,
+    "multihead": 1,
+    "block": 2,
+    "model": 3,
+    "generation": 4,
+    "checkpoint": 4,
+    "pretrained": 4,
+    "training": 5,
+    "cli": 6,
+    "plots": 6,
+    "notebook": 6,
+}
+NO_TORCH = {"tokenization", "stories"}
+
+# The chapter (its stem) that owns a module shows or uses each of its public names.
+CHAPTERS = {
+    "tokenization": "tokenization",
+}
+# Chapters that are not written yet. Once one is, its modules move up, and the test begins.
+PENDING = {
+    "stories": "training",
+    "data": "training",
+    "embeddings": "embeddings",
+    "attention": "attention",
+    "multihead": "multihead",
+    "normalization": "normalization",
+    "mlp": "mlp",
+    "lm_head": "lm_head",
+    "block": "model",
+    "model": "model",
+    "optimization": "training",
+    "training": "training",
+    "checkpoint": "training",
+    "generation": "generation",
+    "pretrained": "model",
+}
+# Tools that every chapter uses and none explains.
+TOOLS = {"hardware", "cli", "plots", "notebook"}
+
+MODULES = sorted({path.stem if path.is_file() else path.name for path in PACKAGE.glob("[a-z]*")})
+every_module = pytest.mark.parametrize("module", MODULES)
+
+
+def sources(module: str) -> list[Path]:
+    """The files of a module, which may be a folder."""
+    single = PACKAGE / f"{module}.py"
+    return [single] if single.is_file() else sorted((PACKAGE / module).rglob("*.py"))
+
+
+@cache
+def trees(module: str) -> list[ast.Module]:
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in sources(module)]
+
+
+def imported(module: str) -> set[str]:
+    """Everything that a module imports, anywhere in it, by absolute name."""
+    found = set()
+    for path, tree in zip(sources(module), trees(module), strict=True):
+        package = ["decoder_only", *path.relative_to(PACKAGE).parts[:-1]]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                name = ".".join([*base, *([node.module] if node.module else [])])
+                found |= {f"{name}.{alias.name}" for alias in node.names}
+    return found
+
+
+def public(module: str) -> list[str]:
+    return list(importlib.import_module(f"decoder_only.{module}").__all__)
+
+
+def chapter(stem: str) -> Path | None:
+    found = sorted((ROOT / "book").glob(f"[0-9][0-9]_{stem}.ipynb"))
+    return found[0] if found else None
+
+
+# ---------------------------------------------------------------------------------------- floors
+
+
+def test_every_module_has_a_floor_and_a_chapter():
+    assert set(MODULES) <= set(FLOORS), "give the new module a floor"
+    placed = [*CHAPTERS, *PENDING, *TOOLS]
+    assert len(placed) == len(set(placed))
+    assert set(MODULES) <= set(placed), "say which chapter owns the new module"
+
+
+@every_module
+def test_imports_come_from_lower_floors(module):
+    for name in imported(module):
+        top, _, rest = name.partition(".")
+        if top != "decoder_only":
+            continue
+        other = rest.partition(".")[0]
+        if other == module:
+            continue
+        assert other in FLOORS, f"{module} imports {name}: import from the module that defines it"
+        assert FLOORS[other] < FLOORS[module], (
+            f"{module} imports {name} from the same floor or above"
+        )
+
+
+@pytest.mark.parametrize("module", sorted(NO_TORCH))
+def test_text_needs_no_torch(module):
+    assert not [name for name in imported(module) if name.partition(".")[0] == "torch"]
+
+
+def test_run_time_dependencies_are_declared():
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    block = re.search(r"^dependencies = \[(.*?)^\]", pyproject, re.MULTILINE | re.DOTALL)[1]
+    declared = {re.match(r"[\w-]+", line)[0] for line in re.findall(r'"([^"]+)"', block)}
+    for module in MODULES:
+        tops = {name.partition(".")[0] for name in imported(module)}
+        foreign = tops - set(sys.stdlib_module_names) - {"decoder_only", "__future__"}
+        assert foreign <= declared | {"mpl_toolkits", "IPython"}, f"{module}: {foreign - declared}"
+
+
+def test_readme_repeats_the_floors():
+    rows = re.findall(r"^\| *(\d) *\|([^|]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    if not rows:
+        pytest.skip("the README has no table of floors yet")
+    table = {name: int(floor) for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert table == {module: FLOORS[module] for module in MODULES}
+
+
+# ---------------------------------------------------------------------------------------- names
+
+
+@every_module
+def test_public_names_are_declared_and_documented(module):
+    found = importlib.import_module(f"decoder_only.{module}")
+    assert inspect.getdoc(found), f"decoder_only.{module} has no docstring"
+    for name in public(module):
+        thing = getattr(found, name)
+        if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+            continue
+        said = inspect.getdoc(thing) or ""
+        # A dataclass without a docstring gets its signature as one.
+        assert said, f"{module}.{name} has no docstring"
+        assert not said.startswith(f"{name}("), f"{module}.{name} has no docstring of its own"
+
+
+def test_pending_chapters_are_not_written_yet():
+    for module, stem in PENDING.items():
+        assert chapter(stem) is None, f"{stem} is written: move {module} from PENDING to CHAPTERS"
+
+
+@pytest.mark.parametrize("module", CHAPTERS)
+def test_chapter_shows_every_public_name(module):
+    path = chapter(CHAPTERS[module])
+    if path is None:
+        pytest.skip(f"the chapter {CHAPTERS[module]!r} is not written yet")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    missing = [name for name in public(module) if not re.search(rf"\b{name}\b", code)]
+    assert not missing, f"{path.name} neither shows nor uses {', '.join(missing)}"
+
+
+# ---------------------------------------------------------------------------------------- alphabet
+
+
+@cache
+def alphabet() -> frozenset[str]:
+    """The letters of the first table of the page of notation."""
+    page = (ROOT / "book" / "notation.md").read_text(encoding="utf-8")
+    letters = re.findall(r"^\| *`(\w+)` *\|", page, re.MULTILINE)
+    assert {"b", "s", "d"} <= set(letters), "book/notation.md has lost its table"
+    return frozenset(letters)
+
+
+def shape_strings(tree: ast.Module) -> list[str]:
+    """Shapes in annotations, as in ``Float[Tensor, "b s d"]``."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+            if not hasattr(jaxtyping, getattr(node.value, "id", "")):
+                continue
+            last = node.slice.elts[-1]
+            if isinstance(last, ast.Constant) and isinstance(last.value, str):
+                found.append(last.value)
+    return found
+
+
+def einops_strings(tree: ast.Module) -> list[str]:
+    """Patterns in calls, as in ``rearrange(x, "b s (h k) -> b h s k")``, letter by letter."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    names = {"rearrange", "reduce", "repeat", "einsum", "pack", "unpack"}
+    patterns = [
+        argument.value
+        for call in calls
+        if getattr(call.func, "id", getattr(call.func, "attr", None)) in names
+        for argument in call.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+    # torch.einsum writes letters without spaces: "bhsk,bhtk->bhst".
+    return [text if " " in text else " ".join(text) for text in patterns if "->" in text]
+
+
+@every_module
+def test_annotations_and_einops_use_the_alphabet(module):
+    for tree in trees(module):
+        for shape in shape_strings(tree) + einops_strings(tree):
+            for letter in re.findall(r"[A-Za-z]\w*", shape):
+                assert letter in alphabet(), f"{module}: {letter!r} in {shape!r}"
+
+
+# ---------------------------------------------------------------------------------------- purity
+
+IMPORT_EVERYTHING = """
+import importlib, io, os, socket, sys, threading, contextlib
+import torch, numpy, tiktoken, regex, einops, jaxtyping, safetensors.torch, tyro, tqdm
+import matplotlib.pyplot
+
+package, modules = sys.argv[1], sys.argv[2:]
+looked = []
+
+class Watched(dict):
+    def _see(self, key):
+        frame = sys._getframe(2)
+        while frame and frame.f_code.co_filename == os.__file__:
+            frame = frame.f_back
+        if frame and frame.f_code.co_filename.startswith(package):
+            looked.append(f"{frame.f_code.co_filename}: {key}")
+    def __getitem__(self, key):
+        self._see(key)
+        return super().__getitem__(key)
+    def get(self, key, default=None):
+        self._see(key)
+        return super().get(key, default)
+    def __contains__(self, key):
+        self._see(key)
+        return super().__contains__(key)
+
+def no_network(*_, **__):
+    raise AssertionError("importing opened a connection")
+
+os.environ = Watched(os.environ)
+socket.socket.connect = no_network
+socket.getaddrinfo = no_network
+said, before = io.StringIO(), (torch.random.get_rng_state(), torch.get_default_dtype())
+settings = dict(matplotlib.rcParams)
+with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    for module in modules:
+        importlib.import_module(f"decoder_only.{module}")
+assert not said.getvalue(), f"importing printed {said.getvalue()!r}"
+assert not looked, f"importing read the environment: {looked}"
+assert torch.equal(before[0], torch.random.get_rng_state()), "importing drew random numbers"
+assert before[1] == torch.get_default_dtype()
+assert settings == dict(matplotlib.rcParams), "importing changed matplotlib's settings"
+"""
+
+
+def test_importing_is_pure():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", IMPORT_EVERYTHING, str(PACKAGE), *MODULES],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout
