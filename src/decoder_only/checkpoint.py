@@ -1,0 +1,324 @@
+"""A run's folder: what is needed to sample from a model, and to repeat its training.
+
+    config.json           model, training, data fingerprint, seeds, versions, state of the code
+    tokenizer.json        the tokenizer
+    weights.safetensors   the weights, and the seal: checksums of itself and of the two above
+    log.jsonl             one line for each logged step
+
+A process can die at any moment, so no file is changed in place. It is written aside, forced onto
+the disk, and renamed over the old one, which a file system does as a whole or not at all. What
+does not match its checksum is refused, and nothing is read by pickle, which would run code that
+it finds. Chapter 9.
+"""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from decoder_only.model import GPT, GPTConfig
+from decoder_only.tokenization import BytePairTokenizer
+
+__all__ = [
+    "SavedRun",
+    "append_log",
+    "create_run",
+    "load",
+    "provenance",
+    "read_weights",
+    "save",
+    "write_atomically",
+    "write_weights",
+]
+
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+WEIGHTS, LOG = "weights.safetensors", "log.jsonl"
+FORMAT = "decoder-only run, format 1"
+
+_BLANK = "0" * 64
+_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """What `load` finds in a run's folder.
+
+    Attributes:
+        model: with its trained weights, in evaluation mode.
+        tokenizer: the one that the model was trained with.
+        config: config.json as plain data.
+        step: steps that the weights have been trained for.
+    """
+
+    model: GPT
+    tokenizer: BytePairTokenizer
+    config: dict[str, object]
+    step: int
+
+
+def create_run(
+    folder: str | Path,
+    *,
+    model_config: GPTConfig,
+    tokenizer: BytePairTokenizer,
+    details: Mapping[str, object] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Begin a run's folder: config.json and tokenizer.json, which then never change.
+
+    Args:
+        folder: new or empty; its parents are made.
+        model_config: the model's shape.
+        tokenizer: the model's tokenizer.
+        details: plain data for config.json, such as the training's settings.
+        overwrite: take the place of a run that is in the folder already.
+
+    Returns:
+        The folder.
+
+    Raises:
+        OSError: the folder holds a run and `overwrite` is False, holds anything else, or cannot
+            be written. Nothing was changed then.
+    """
+    folder = Path(folder)
+    _check_free(folder, overwrite)
+    config = {
+        "format": FORMAT,
+        "model": model_config.to_dict(),
+        **(details or {}),
+        "provenance": provenance(),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # The weights go first: a folder without them is plainly unfinished.
+        for name in (WEIGHTS, LOG, TOKENIZER, CONFIG):
+            (folder / name).unlink(missing_ok=True)
+        write_atomically(folder / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
+        tokenizer.save(folder / TOKENIZER)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OSError(f"cannot write into {folder}: {reason}; choose another folder") from error
+    return folder
+
+
+def _check_free(folder: Path, overwrite: bool) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file; choose a folder for the run")
+    if _is_run(folder):
+        if not overwrite:
+            raise FileExistsError(
+                f"{folder} already holds a run; choose another folder, or allow overwriting"
+            )
+    elif names := sorted(path.name for path in folder.iterdir()):
+        raise FileExistsError(
+            f"{folder} holds something that is not a run ({', '.join(names[:3])}, …); "
+            "choose a new or empty folder"
+        )
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        return json.loads((folder / CONFIG).read_bytes())["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def save(folder: str | Path, model: GPT, *, step: int) -> None:
+    """Write a run's weights, in place of those that were there.
+
+    Whenever the process dies, the folder holds either the old weights or the new ones, whole.
+
+    Args:
+        folder: made by `create_run`.
+        model: its weights are saved in their own dtype; shared ones once.
+        step: steps that they have been trained for.
+    """
+    folder = Path(folder)
+    seal = {name: _sha256((folder / name).read_bytes()) for name in (CONFIG, TOKENIZER)}
+    write_weights(folder / WEIGHTS, model, notes={**seal, "format": FORMAT, "step": str(step)})
+
+
+def load(folder: str | Path, *, device: torch.device | None = None) -> SavedRun:
+    """The model and tokenizer of a run's folder, on the CPU or the device given.
+
+    Raises:
+        FileNotFoundError: no such folder, not a run, or a run that has not saved weights yet.
+        ValueError: a file that is damaged, foreign, or changed since the weights were saved.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder; give one that `train` made")
+    if not _is_run(folder) and not (folder / WEIGHTS).exists():
+        raise FileNotFoundError(f"{folder} holds no run; give a folder that `train` made")
+    if not (folder / WEIGHTS).exists():
+        raise FileNotFoundError(f"{folder} holds a run without weights: it ended before a save")
+    tensors, notes = read_weights(folder / WEIGHTS)
+    for name in (CONFIG, TOKENIZER):
+        if not (folder / name).exists():
+            raise FileNotFoundError(f"{folder / name} is missing; the run cannot be read without")
+        if _sha256((folder / name).read_bytes()) != notes.get(name):
+            raise ValueError(
+                f"{folder / name} is damaged or has been changed since the weights were saved; "
+                "restore it, or train again"
+            )
+    config = json.loads((folder / CONFIG).read_bytes())
+    model = _model_from(tensors, config, folder).eval()
+    return SavedRun(
+        model=model if device is None else model.to(device),
+        tokenizer=BytePairTokenizer.load(folder / TOKENIZER),
+        config=config,
+        step=int(notes["step"]),
+    )
+
+
+def _model_from(tensors: dict[str, Tensor], config: dict, folder: Path) -> GPT:
+    try:
+        model = GPT(GPTConfig(**config["model"]))
+        missing, unexpected = model.load_state_dict(tensors, strict=False)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{folder} was written by another version of this package: {error}"
+        ) from error
+    # A shared weight was saved under its first name, and is filled under all of them.
+    missing = set(missing) - (set(model.state_dict()) - set(_distinct(model)))
+    if missing or unexpected:
+        raise ValueError(
+            f"{folder / WEIGHTS} does not fit the model in {CONFIG}: missing {sorted(missing)}, "
+            f"unexpected {sorted(unexpected)}"
+        )
+    return model
+
+
+def write_weights(path: str | Path, model: nn.Module, *, notes: Mapping[str, str]) -> None:
+    """Write a model's weights as one safetensors file that carries its own SHA-256.
+
+    The checksum covers every byte of the file, with zeros in its own place.
+
+    Args:
+        path: the file; the old one stays until the new one is whole.
+        model: its parameters and persistent buffers.
+        notes: what else the file's header should say.
+    """
+    tensors = {name: tensor.detach().cpu() for name, tensor in _distinct(model).items()}
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    content = safetensors.torch.save(tensors, metadata={**notes, "sha256": _BLANK})
+    digest = _sha256(content)
+    sealed = content.replace(f'"sha256":"{_BLANK}"'.encode(), f'"sha256":"{digest}"'.encode(), 1)
+    write_atomically(Path(path), sealed)
+
+
+def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the notes of a file that `write_weights` wrote.
+
+    Raises:
+        ValueError: another program wrote the file, or a byte of it has changed.
+    """
+    content = Path(path).read_bytes()
+    header = content[8 : 8 + int.from_bytes(content[:8], "little")]
+    found = _DIGEST.search(header)
+    if found is None:
+        raise ValueError(f"{path} is damaged, or was not written by decoder-only: no checksum")
+    blank = f'"sha256":"{_BLANK}"'.encode()
+    if _sha256(content.replace(found[0], blank, 1)) != found[1].decode():
+        raise ValueError(f"{path} is damaged: its bytes do not match its checksum")
+    return safetensors.torch.load(content), json.loads(header)["__metadata__"]
+
+
+def _distinct(model: nn.Module) -> dict[str, Tensor]:
+    """The state of a model with each shared tensor under its first name only."""
+    distinct, seen = {}, set()
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            distinct[name] = tensor
+    return distinct
+
+
+def append_log(folder: str | Path, record: Mapping[str, object]) -> None:
+    """Add one line to a run's log."""
+    with (Path(folder) / LOG).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file as a whole: written aside, forced onto the disk, renamed.
+
+    Only one process may write a path at a time.
+    """
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force the renaming itself onto the disk."""
+    if hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def provenance() -> dict[str, object]:
+    """When and with what a run was made: time, versions, machine, state of the code."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "decoder_only": _package_version(),
+        "git": _git_state(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "platform": platform.platform(),
+    }
+
+
+def _package_version() -> str | None:
+    try:
+        return importlib.metadata.version("decoder-only")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git_state() -> dict[str, object] | None:
+    """The commit of the package's source, where it is a git checkout."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
+
+    try:
+        # An installed package may lie inside somebody else's repository.
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

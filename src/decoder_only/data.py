@@ -1,0 +1,395 @@
+"""Text into token arrays, and token arrays into batches.
+
+A corpus is one long array of token ids. A model that sees ``ids[i : i + S]`` is asked for
+``ids[i + 1 : i + S + 1]``: the targets are the inputs moved by one.
+
+Two rules make a run repeatable and its loss comparable:
+
+- A training batch is a pure function of (seed, step). There is no iterator whose state could be
+  lost, so a run that resumes at step n sees what it would have seen, and any number of processes
+  can share one global batch.
+- Evaluation asks for every token exactly once, in order. The sum over the corpus is then the
+  model's negative log-probability of the text, which may be set against the exact one where a
+  language tells it.
+
+Every text is preceded by the end-of-text token, so that its first token is predicted too, and is
+predicted from something that says "a text begins here".
+
+Chapter: 09_training.
+"""
+
+import hashlib
+import math
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+__all__ = [
+    "END_OF_TEXT",
+    "IGNORED",
+    "Corpus",
+    "document_corpus",
+    "evaluation_batches",
+    "read_text",
+    "split_text",
+    "story_corpora",
+    "text_corpus",
+    "tiny_shakespeare",
+    "training_batch",
+]
+
+END_OF_TEXT = "<|endoftext|>"
+IGNORED = -1
+"""The target that the loss leaves out: padding behind the last token of a window."""
+
+_SHAKESPEARE_URL = (
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+)
+_SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+_SHAKESPEARE_BYTES = 1_115_394
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """What this module asks of a tokenizer."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def special_tokens(self) -> dict[str, int]: ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
+
+
+@runtime_checkable
+class Language(Protocol):
+    """What this module asks of a language that knows the probability of its texts."""
+
+    def stories(self, *, split: str, seed: int) -> Iterator[str]: ...
+
+    def log_prob(self, text: str) -> float: ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Corpus:
+    """Token ids, where documents begin in them, and what they stand for.
+
+    Attributes:
+        ids: (N,) unsigned integers. ``ids[0]`` is context only; the N - 1 others are targets.
+        starts: Positions of the end-of-text tokens that precede the documents, ascending from 0,
+            for a corpus of documents that end in ``ids[-1]``, one more end of text. None for
+            running text.
+        n_bytes: UTF-8 bytes of the text, end-of-text markers not counted.
+        nats: The exact negative log-probability of all documents, where a language knows it.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray | None = None
+    n_bytes: int
+    nats: float | None = None
+
+    @property
+    def n_targets(self) -> int:
+        """Tokens that a model is asked for."""
+        return len(self.ids) - 1
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Turns nats per token into nats per byte."""
+        return self.n_bytes / self.n_targets
+
+    @property
+    def floor(self) -> float | None:
+        """The exact loss of the language itself, in nats per token; None where unknown."""
+        return None if self.nats is None else self.nats / self.n_targets
+
+    def bits_per_byte(self, loss: float) -> float:
+        """A loss in nats per token, told in bits per byte: equal for every tokenizer."""
+        return loss / math.log(2) / self.bytes_per_token
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of ids and starts: two runs with equal fingerprints saw the same data."""
+        digest = hashlib.sha256(self.ids.astype("<u4").tobytes())
+        if self.starts is not None:
+            digest.update(self.starts.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+
+def document_corpus(
+    documents: Iterable[str], tokenizer: Tokenizer, *, nats: float | None = None
+) -> Corpus:
+    """Documents as ``| d1 | d2 | … |``, where the bar is the end-of-text token.
+
+    Training rows begin at a bar, so that a model sees documents from their beginning.
+
+    Args:
+        documents: Texts that stand for themselves, such as stories.
+        tokenizer: Its special tokens must hold ``<|endoftext|>``.
+        nats: The exact negative log-probability of all documents together, if known.
+
+    Raises:
+        ValueError: No documents, or a tokenizer without an end-of-text token.
+    """
+    documents = list(documents)
+    if not documents:
+        raise ValueError("documents is empty; a corpus needs one document at least")
+    bar = _end_of_text(tokenizer)
+    encoded = tokenizer.encode_batch(documents)
+    lengths = np.array([len(ids) + 1 for ids in encoded])
+    ids = np.fromiter(
+        (token for document in encoded for token in (bar, *document)),
+        dtype=_id_type(tokenizer),
+        count=int(lengths.sum()),
+    )
+    return Corpus(
+        ids=np.append(ids, ids.dtype.type(bar)),
+        starts=np.concatenate([[0], np.cumsum(lengths)[:-1]]),
+        n_bytes=sum(len(document.encode()) for document in documents),
+        nats=nats,
+    )
+
+
+def text_corpus(texts: str | Sequence[str], tokenizer: Tokenizer) -> Corpus:
+    """Running text: ``| text``, or ``| text | text …`` where there are several.
+
+    A text that holds the marker ``<|endoftext|>`` counts as several. Training rows begin
+    anywhere.
+
+    Raises:
+        ValueError: No text at all, or a tokenizer without an end-of-text token.
+    """
+    texts = [texts] if isinstance(texts, str) else texts
+    pieces = [piece for text in texts for piece in text.split(END_OF_TEXT) if piece]
+    if not pieces:
+        raise ValueError("the text is empty; a corpus needs one character at least")
+    bar = _end_of_text(tokenizer)
+    id_type = _id_type(tokenizer)
+    encoded = tokenizer.encode_batch(pieces)
+    return Corpus(
+        ids=np.concatenate([np.array([bar, *ids], dtype=id_type) for ids in encoded]),
+        n_bytes=sum(len(piece.encode()) for piece in pieces),
+    )
+
+
+def _end_of_text(tokenizer: Tokenizer) -> int:
+    if END_OF_TEXT not in tokenizer.special_tokens:
+        raise ValueError(
+            f"the tokenizer has no {END_OF_TEXT} token (its special tokens: "
+            f"{sorted(tokenizer.special_tokens)}); train it with special_tokens=({END_OF_TEXT!r},)"
+        )
+    return tokenizer.special_tokens[END_OF_TEXT]
+
+
+def _id_type(tokenizer: Tokenizer) -> type[np.unsignedinteger]:
+    return np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
+
+
+def story_corpora(
+    language: Language, tokenizer: Tokenizer, *, n_train: int, n_validation: int, seed: int = 0
+) -> tuple[Corpus, Corpus]:
+    """Training and validation stories of a language, the latter with its exact score.
+
+    Args:
+        language: Writes disjoint training and validation stories, and scores a story.
+        tokenizer: Turns stories into ids.
+        n_train: Number of training stories.
+        n_validation: Number of validation stories.
+        seed: Which training stories. The validation stories are always the same, so that all
+            runs are measured on one set.
+    """
+    validation = list(islice(language.stories(split="validation", seed=0), n_validation))
+    nats = -math.fsum(language.log_prob(story) for story in validation)
+    train = islice(language.stories(split="train", seed=seed), n_train)
+    return document_corpus(train, tokenizer), document_corpus(validation, tokenizer, nats=nats)
+
+
+def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
+    """A text cut in two by position: the beginning to train on, the end to validate on.
+
+    Raises:
+        ValueError: The share is not between 0 and 1, or a part would be empty.
+    """
+    if not 0 < train_share < 1:
+        raise ValueError(f"train_share={train_share} must lie between 0 and 1, such as 0.9")
+    cut = int(len(text) * train_share)
+    if not 0 < cut < len(text):
+        raise ValueError(
+            f"a text of {len(text)} characters cannot be split at {train_share:.0%}; "
+            "give a longer text"
+        )
+    return text[:cut], text[cut:]
+
+
+def training_batch(
+    corpus: Corpus,
+    *,
+    batch_size: int,
+    context_length: int,
+    seed: int,
+    step: int,
+    rank: int = 0,
+    n_ranks: int = 1,
+) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]:
+    """The inputs and targets of one step: a pure function of (seed, step).
+
+    Rows begin at a document, or anywhere in running text. Documents are read as a ring: behind
+    the last one comes the first one.
+
+    The draws come from Philox (Salmon et al., 2011), a generator that turns a key and a counter
+    into random bits. NumPy promises its raw bits for all versions and platforms.
+
+    Args:
+        batch_size: Rows of the global batch, over all processes.
+        context_length: S, the tokens of a row.
+        seed: Which run, 0 or more.
+        step: Which step of the run, 0 or more.
+        rank: This process takes rows ``rank, rank + n_ranks, …`` of the global batch.
+        n_ranks: Number of processes that share the batch.
+
+    Raises:
+        ValueError: A running text that is shorter than a row.
+    """
+    draws = np.random.Philox(key=[seed, step]).random_raw(batch_size)[rank::n_ranks]
+    offsets = np.arange(context_length + 1)
+    if corpus.starts is None:
+        n_positions = len(corpus.ids) - context_length
+        if n_positions < 1:
+            raise ValueError(
+                f"the text has {corpus.n_targets} tokens to predict, fewer than "
+                f"context_length={context_length}; give a longer text or a shorter context"
+            )
+        first = draws % np.uint64(n_positions)
+        positions = first.astype(np.int64)[:, None] + offsets
+    else:
+        first = corpus.starts[draws % np.uint64(len(corpus.starts))]
+        # The last id repeats the first one, so the ring is one shorter than the array.
+        positions = (first[:, None] + offsets) % corpus.n_targets
+    rows = torch.from_numpy(corpus.ids[positions].astype(np.int64))
+    return rows[:, :-1], rows[:, 1:]
+
+
+def evaluation_batches(
+    corpus: Corpus, *, batch_size: int, context_length: int
+) -> Iterator[tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]]:
+    """Windows that ask for every target of the corpus exactly once, in order.
+
+    Running text is cut into consecutive windows. Documents are packed whole: a window ends before
+    the first document that does not fit in full, and what is left of it is padding, whose targets
+    are ``IGNORED``. A document that is longer than a window is cut, and the model reads its
+    pieces as if each stood alone.
+
+    Yields:
+        Inputs and targets (b, s), with b at most ``batch_size`` and s = ``context_length``.
+    """
+    windows = _windows(corpus, context_length)
+    for i in range(0, len(windows), batch_size):
+        batch = windows[i : i + batch_size]
+        inputs = np.zeros((len(batch), context_length), dtype=np.int64)
+        targets = np.full((len(batch), context_length), IGNORED, dtype=np.int64)
+        for row, (first, last) in enumerate(batch):
+            inputs[row, : last - first] = corpus.ids[first:last]
+            targets[row, : last - first] = corpus.ids[first + 1 : last + 1]
+        yield torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+def _windows(corpus: Corpus, context_length: int) -> list[tuple[int, int]]:
+    """Ranges of input positions, none longer than the context, that tile the corpus."""
+    starts = np.zeros(1, dtype=np.int64) if corpus.starts is None else corpus.starts
+    windows, first = [], 0
+    for start, end in zip(starts, np.append(starts[1:], corpus.n_targets), strict=True):
+        if end - first > context_length and start > first:
+            windows.append((first, int(start)))
+            first = int(start)
+        while end - first > context_length:
+            windows.append((first, first + context_length))
+            first += context_length
+    windows.append((first, corpus.n_targets))
+    return windows
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is a folder, is empty, or is not UTF-8.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give one text file")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist (looked in {Path.cwd()})")
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 text: byte {error.start} is "
+            f"0x{error.object[error.start]:02x}; convert it to UTF-8 first"
+        ) from None
+    if not text:
+        raise ValueError(f"{path} is empty; give a file with text")
+    return text
+
+
+def tiny_shakespeare(cache: str | Path | None = None, *, url: str = _SHAKESPEARE_URL) -> str:
+    """40,000 lines of Shakespeare in one file of 1.1 MB (Karpathy, 2015).
+
+    Looks for ``tinyshakespeare.txt`` in the folder that the environment variable
+    ``DECODER_ONLY_DATA`` names, then in the cache, and else downloads it into the cache. The
+    checksum is verified every time.
+
+    Args:
+        cache: Folder for the downloaded file; by default ``decoder-only`` in the user's cache
+            folder.
+        url: Where it is downloaded from.
+
+    Raises:
+        ValueError: The file that was found or downloaded is not the expected one.
+        OSError: It was not found, and cannot be downloaded or stored.
+    """
+    name = "tinyshakespeare.txt"
+    if cache is None:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "decoder-only"
+    cached = Path(cache) / name
+    named = os.environ.get("DECODER_ONLY_DATA")
+    candidates = ([Path(named) / name] if named else []) + [cached]
+    for path in candidates:
+        if path.is_file():
+            return _checked_shakespeare(path.read_bytes(), path).decode()
+    try:
+        with urllib.request.urlopen(url, timeout=30) as response:
+            content = response.read(_SHAKESPEARE_BYTES + 1)
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        looked = " or ".join(str(path) for path in candidates)
+        raise OSError(
+            f"Tiny Shakespeare is neither at {looked} nor could it be downloaded from {url} "
+            f"({error}); download it elsewhere and put it there"
+        ) from None
+    _checked_shakespeare(content, url)
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    aside = cached.with_name(f"{name}.{os.getpid()}.part")
+    aside.write_bytes(content)
+    os.replace(aside, cached)
+    return content.decode()
+
+
+def _checked_shakespeare(content: bytes, origin: str | Path) -> bytes:
+    if hashlib.sha256(content).hexdigest() != _SHAKESPEARE_SHA256:
+        raise ValueError(
+            f"{origin} is not Tiny Shakespeare: its SHA-256 is not the published one "
+            f"(it has {len(content):,} bytes, expected {_SHAKESPEARE_BYTES:,}); "
+            "delete it, and it is downloaded again"
+        )
+    return content

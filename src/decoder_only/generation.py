@@ -1,0 +1,243 @@
+"""From a distribution over the next token to a text.
+
+A model gives P(next | all before). Drawing from it, appending what was drawn, and asking again
+writes a text whose probability is the product of the draws'. Three filters trade variety for
+caution before each draw:
+
+    temperature    P becomes P^(1/T), renormalized: below 1 sharper, 0 always the likeliest
+    top-k          only the k likeliest tokens
+    top-p          only the smallest set of likeliest tokens that holds a mass of p
+
+Chapter 9.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from decoder_only.data import END_OF_TEXT
+from decoder_only.model import GPT
+from decoder_only.tokenization import BytePairTokenizer
+
+__all__ = ["apply_temperature", "generate", "keep_top_k", "keep_top_p", "write"]
+
+
+def apply_temperature(logits: Float[Tensor, "b v"], temperature: float) -> Float[Tensor, "b v"]:
+    """Divide the logits, so that softmax gives probabilities to the power 1 / temperature.
+
+    Args:
+        temperature: above 0.
+
+    Source: Ackley, Hinton & Sejnowski (1985).
+    """
+    _require("temperature", temperature, temperature > 0, "above 0; generate() takes 0 as argmax")
+    return logits / temperature
+
+
+def keep_top_k(logits: Float[Tensor, "b v"], k: int) -> Float[Tensor, "b v"]:
+    """Keep the k largest logits of each row, exactly k even where some are equal.
+
+    Args:
+        k: at least 1; a row with fewer entries is kept whole.
+
+    Returns:
+        The logits, with minus infinity in place of those that go.
+
+    Source: Fan et al. (2018).
+    """
+    _require("top_k", k, k >= 1, "a whole number from 1; None keeps all")
+    kept = logits.topk(min(k, logits.shape[-1]), dim=-1)
+    return torch.full_like(logits, -math.inf).scatter(-1, kept.indices, kept.values)
+
+
+def keep_top_p(logits: Float[Tensor, "b v"], p: float) -> Float[Tensor, "b v"]:
+    """Keep the smallest set of likeliest tokens of each row whose probabilities sum to p or more.
+
+    Args:
+        p: above 0, at most 1; 1 keeps all.
+
+    Returns:
+        The logits, with minus infinity in place of those that go.
+
+    Source: Holtzman et al. (2020).
+    """
+    _require("top_p", p, 0 < p <= 1, "above 0 and at most 1")
+    if p == 1:
+        return logits
+    ranked, order = logits.sort(dim=-1, descending=True, stable=True)
+    probability = ranked.softmax(dim=-1)
+    # A token stays while those before it have not yet reached p, so the likeliest always stays.
+    dropped = probability.cumsum(dim=-1) - probability >= p
+    return torch.empty_like(logits).scatter(-1, order, ranked.masked_fill(dropped, -math.inf))
+
+
+@torch.no_grad()
+def generate(
+    model: GPT,
+    ids: Int[Tensor, "b s"],
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+    stop_id: int | None = None,
+    n_allowed: int | None = None,
+    first_allowed: Bool[Tensor, "v"] | None = None,
+) -> Int[Tensor, "b _"]:
+    """Continue each row by `max_new_tokens` tokens, one at a time.
+
+    The model sees at most its last `context_length` tokens: beyond that length the window slides,
+    and what leaves it is forgotten. The model is in evaluation mode meanwhile.
+
+    Args:
+        model: gives logits.
+        ids: where to go on from, at least one token in each row.
+        max_new_tokens: n.
+        temperature, top_k, top_p: see `apply_temperature`, `keep_top_k`, `keep_top_p`, which are
+            applied in this order. Temperature 0 takes the likeliest token instead of drawing.
+        generator: source of the draws; torch's global one by default.
+        stop_id: a row that produced this token is finished, and filled up with it. Once all rows
+            are, the model is not asked again.
+        n_allowed: only ids below it may come out, for a model whose vocabulary is larger than its
+            tokenizer's.
+        first_allowed: which tokens may come first, True for those.
+
+    Returns:
+        Shape (b, s + n): the rows and their continuations.
+
+    Raises:
+        ValueError: a setting that cannot work, or rows without a token.
+    """
+    _check_settings(model, ids, max_new_tokens, temperature, n_allowed)
+    was_training = model.training
+    model.eval()
+    n_given = ids.shape[1]
+    finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    try:
+        for step in range(max_new_tokens):
+            logits = model(ids[:, -model.config.context_length :])[:, -1].float()
+            if n_allowed is not None:
+                logits[:, n_allowed:] = -math.inf
+            if step == 0 and first_allowed is not None:
+                logits = logits.masked_fill(~first_allowed, -math.inf)
+            chosen = _choose(logits, temperature, top_k, top_p, generator).to(ids)
+            if stop_id is not None:
+                chosen = chosen.masked_fill(finished, stop_id)
+                finished = finished | (chosen == stop_id)
+            ids = torch.cat([ids, chosen[:, None]], dim=1)
+            if stop_id is not None and finished.all():
+                break
+    finally:
+        model.train(was_training)
+    n_missing = n_given + max_new_tokens - ids.shape[1]
+    return torch.cat([ids, ids.new_full((len(ids), n_missing), stop_id or 0)], dim=1)
+
+
+def write(
+    model: GPT,
+    tokenizer: BytePairTokenizer,
+    prompt: str = "",
+    *,
+    count: int = 1,
+    max_new_tokens: int = 200,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+    from_start: bool = True,
+) -> list[str]:
+    """Texts that begin with a prompt and go on to the end of text, or for `max_new_tokens`.
+
+    The prompt's last token is written anew. "Once upon a ti" ends in the token "ti", which a
+    model has hardly ever seen before "me", because in its training that was one token, " time".
+    So the last token is taken back, and only tokens that begin with its bytes may come in its
+    place: " time" for a prompt that ends in " ti" or in a single space.
+
+    Args:
+        model: trained on the tokenizer's ids.
+        tokenizer: with the special token `<|endoftext|>`, which may stand in the prompt too.
+        prompt: what the texts begin with.
+        count: number of texts, written side by side.
+        max_new_tokens, temperature, top_k, top_p, generator: see `generate`.
+        from_start: put the end-of-text token before the prompt, since it begins a document. An
+            empty prompt needs this, and always gets it.
+
+    Returns:
+        The texts, prompt included.
+    """
+    end = tokenizer.special_tokens[END_OF_TEXT]
+    ids = tokenizer.encode(prompt, allowed_special=frozenset(tokenizer.special_tokens))
+    has_bar = from_start or not ids
+    ids = [end, *ids] if has_bar else ids
+    first_allowed = None
+    if len(ids) > 1 and ids[-1] != end:
+        first_allowed = _extensions(ids.pop(), model, tokenizer)
+    rows = generate(
+        model,
+        torch.tensor([ids] * count, device=next(model.parameters()).device),
+        max_new_tokens=max_new_tokens + (first_allowed is not None),
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        generator=generator,
+        stop_id=end,
+        n_allowed=tokenizer.vocab_size,
+        first_allowed=first_allowed,
+    )
+    texts = []
+    for row in rows[:, len(ids) :].tolist():
+        written = row[: row.index(end)] if end in row else row
+        texts.append(tokenizer.decode([*ids[has_bar:], *written]))
+    return texts
+
+
+def _extensions(token: int, model: GPT, tokenizer: BytePairTokenizer) -> Bool[Tensor, "v"]:
+    """Which tokens begin with all the bytes of this one."""
+    stem = tokenizer.token_bytes(token)
+    special = set(tokenizer.special_tokens.values())
+    allowed = torch.zeros(model.config.vocab_size, dtype=torch.bool)
+    for candidate in range(tokenizer.vocab_size):
+        if candidate not in special and tokenizer.token_bytes(candidate).startswith(stem):
+            allowed[candidate] = True
+    return allowed.to(next(model.parameters()).device)
+
+
+def _choose(
+    logits: Float[Tensor, "b v"],
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    generator: torch.Generator | None,
+) -> Int[Tensor, "b"]:
+    """One token for each row."""
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    logits = apply_temperature(logits, temperature)
+    if top_k is not None:
+        logits = keep_top_k(logits, top_k)
+    if top_p is not None:
+        logits = keep_top_p(logits, top_p)
+    probability = logits.softmax(dim=-1)
+    if generator is not None:
+        probability = probability.to(generator.device)
+    return torch.multinomial(probability, 1, generator=generator)[:, 0]
+
+
+def _check_settings(
+    model: GPT, ids: Tensor, max_new_tokens: int, temperature: float, n_allowed: int | None
+) -> None:
+    vocab_size = model.config.vocab_size
+    _require("max_new_tokens", max_new_tokens, max_new_tokens >= 0, "0 or more")
+    _require("temperature", temperature, temperature >= 0, "0 (argmax) or more")
+    if n_allowed is not None:
+        _require("n_allowed", n_allowed, 1 <= n_allowed <= vocab_size, f"from 1 to {vocab_size}")
+    if ids.shape[1] == 0:
+        raise ValueError("ids has rows without a token; begin with the end-of-text token at least")
+
+
+def _require(name: str, value: object, holds: bool, wanted: str) -> None:
+    if not holds:
+        raise ValueError(f"{name}={value!r} cannot work: it must be {wanted}")
