@@ -1,0 +1,348 @@
+"""What the chapters call to show things: source code, tokens, tables of results.
+
+Each function returns a small object that describes itself to whoever displays it: Markdown or HTML
+to Jupyter, Colab and the built book, plain text to a terminal. Let the call be the last line of
+its cell. Nothing here prints, and equal arguments give equal output to the last character, so that
+a stored output can be compared with a fresh one strictly.
+
+Used by every chapter.
+"""
+
+import ast
+import functools
+import html
+import inspect
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import index
+from pathlib import Path
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, SupportsIndex
+
+__all__ = ["Source", "Table", "Tokens", "show_source", "show_table", "show_tokens"]
+
+_PACKAGE = __name__.partition(".")[0]
+_PACKAGE_FOLDER = Path(__file__).resolve().parent
+
+
+# ------------------------------------------------------------------------------------------ source
+
+
+@dataclass(frozen=True)
+class Source:
+    """Source code of the package, as Markdown that a page highlights in its own colours.
+
+    Attributes:
+        listings: for each object its name, its file relative to the repository, and its code.
+    """
+
+    listings: tuple[tuple[str, str, str], ...]
+
+    def _repr_markdown_(self) -> str:
+        parts = []
+        for name, file, code in self.listings:
+            # A fence must be longer than any run of backticks that it encloses.
+            longest = max((len(run) for run in re.findall(r"`{3,}", code)), default=2)
+            fence = "`" * (longest + 1)
+            parts.append(f"`{name}`, from `{file}`\n\n{fence}python\n{code}{fence}\n")
+        return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"# {name}, from {file}\n{code}" for name, file, code in self.listings)
+
+
+def show_source(*objects: Any, docstring: bool = True) -> Source:
+    """Show the code that runs: the source of functions, classes, methods or modules, unedited.
+
+    Line numbers are left out, because they would change with every edit above.
+
+    Args:
+        objects: any of the package's functions, classes, methods, properties or modules.
+        docstring: False leaves the docstrings out, with the blank lines that follow them, and
+            nothing else. A body that is only a docstring keeps it.
+
+    Returns:
+        An object that a notebook shows as highlighted Python, dedented to the left margin.
+
+    Raises:
+        TypeError: an object has no Python source of its own, such as an instance or a built-in.
+        ValueError: no object was given, or one is not from this package.
+    """
+    if not objects:
+        raise ValueError("show_source() needs at least one function, class, method or module")
+    return Source(tuple(_listing(thing, docstring) for thing in objects))
+
+
+def _listing(thing: Any, docstring: bool) -> tuple[str, str, str]:
+    """Return an object's name, its file relative to the repository, and its code."""
+    if isinstance(thing, property):
+        thing = thing.fget
+    elif isinstance(thing, functools.cached_property):
+        thing = thing.func
+    thing = inspect.unwrap(thing)
+    if not isinstance(thing, FunctionType | MethodType | type | ModuleType):
+        kind = type(thing).__name__
+        raise TypeError(
+            f"{thing!r} is a {kind}, which has no Python source of its own; "
+            f"give a function, class, method or module of {_PACKAGE}"
+        )
+    is_module = isinstance(thing, ModuleType)
+    module = thing.__name__ if is_module else thing.__module__
+    name = thing.__name__ if is_module else thing.__qualname__
+    if module.partition(".")[0] != _PACKAGE:
+        raise ValueError(
+            f"{name!r} comes from {module!r}, not from {_PACKAGE}; show_source() shows the "
+            f"package's own code"
+        )
+    try:
+        file = Path(inspect.getsourcefile(thing)).resolve().relative_to(_PACKAGE_FOLDER)
+        code = textwrap.dedent(inspect.getsource(thing))
+    except (OSError, TypeError, ValueError) as error:
+        raise TypeError(f"{module}.{name} has no source in the package's files") from error
+    if not docstring:
+        code = _without_docstrings(code)
+    # Files have one layout in the repository and another where the package is installed.
+    return name, f"src/{_PACKAGE}/{file.as_posix()}", code.rstrip("\n") + "\n"
+
+
+def _without_docstrings(code: str) -> str:
+    """Drop every docstring that has its lines to itself, and the blank lines after it."""
+    lines = code.splitlines(keepends=True)
+    drop: set[int] = set()
+    for node in ast.walk(ast.parse(code)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if ast.get_docstring(node, clean=False) is None or len(node.body) == 1:
+            continue
+        text = node.body[0]
+        first, last = text.lineno - 1, text.end_lineno - 1
+        before = lines[first].encode()[: text.col_offset]
+        after = lines[last].encode()[text.end_col_offset :]
+        if before.strip() or after.strip():
+            continue
+        while last + 1 < len(lines) and not lines[last + 1].strip():
+            last += 1
+        drop.update(range(first, last + 1))
+    return "".join(line for number, line in enumerate(lines) if number not in drop)
+
+
+# ------------------------------------------------------------------------------------------ tokens
+
+# The palette of decoder_only.plots, without its black: backgrounds at a quarter of full strength
+# let the page's own text and background through, so that one HTML reads in light and dark.
+_TINTS = ("0,114,178", "230,159,0", "0,158,115", "204,121,167", "86,180,233", "213,94,0")
+_MARK = '<span style="opacity:.55">{}</span>'
+# A dot behind a true space, so that copied text is the text.
+_SPACE = (
+    '<span style="background:radial-gradient(circle at 50% 55%,'
+    'rgba(128,128,128,.95) 1.3px,transparent 1.8px)"> </span>'
+)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A text cut into tokens, as HTML with one tinted box for each.
+
+    Attributes:
+        pieces: the text of each token, bytes for one that is not whole characters.
+        ids: the tokens' ids, or None to show none.
+    """
+
+    pieces: tuple[str | bytes, ...]
+    ids: tuple[int, ...] | None = None
+
+    def _repr_html_(self) -> str:
+        boxes = []
+        for position, piece in enumerate(self.pieces):
+            text = _visible(piece, _MARK, _SPACE)
+            below = ""
+            if self.ids is not None:
+                below = (
+                    '<span style="display:block;font-size:.7em;line-height:1.3;opacity:.7;'
+                    f'text-align:center">{self.ids[position]}</span>'
+                )
+            tint = _TINTS[position % len(_TINTS)]
+            boxes.append(
+                '<span style="display:inline-block;vertical-align:top;margin:1px;padding:0 2px;'
+                f'border-radius:3px;background:rgba({tint},.26)">{text}{below}</span>'
+            )
+            newline = b"\n" if isinstance(piece, bytes) else "\n"
+            if newline in piece:
+                boxes.append("<br>")
+        return (
+            '<div class="tokens" style="font-family:monospace;line-height:1.6;'
+            f'white-space:pre-wrap;overflow-wrap:anywhere">{"".join(boxes)}</div>'
+        )
+
+    def __repr__(self) -> str:
+        text = "│".join(_visible(piece, "{}", " ", escape=False) for piece in self.pieces)
+        return text if self.ids is None else f"{text}\n{' '.join(map(str, self.ids))}"
+
+
+def _visible(piece: str | bytes, mark: str, space: str, *, escape: bool = True) -> str:
+    """Write a token so that every character of it can be seen."""
+    if isinstance(piece, bytes):
+        # Bytes that are not UTF-8 become lone surrogates here, and are shown as \xNN below.
+        piece = piece.decode("utf-8", errors="surrogateescape")
+    shown = []
+    for character in piece:
+        code = ord(character)
+        if character == " ":
+            shown.append(space)
+        elif character in "\n\t":
+            shown.append(mark.format("↵" if character == "\n" else "⇥"))
+        elif 0xDC80 <= code <= 0xDCFF:
+            shown.append(mark.format(f"\\x{code - 0xDC00:02x}"))
+        elif not character.isprintable():
+            shown.append(mark.format(f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"))
+        else:
+            shown.append(html.escape(character) if escape else character)
+    return "".join(shown)
+
+
+def show_tokens(
+    pieces: Iterable[str | bytes], ids: Iterable[SupportsIndex] | None = None
+) -> Tokens:
+    """Show where a text was cut: each token in its own tint, in reading order.
+
+    A space is dotted, a newline shows as ↵ and breaks the line, a tab as ⇥, and anything else
+    that has no shape, such as half of a character, as its escape.
+
+    Args:
+        pieces: the tokens' texts, whose concatenation is the text; bytes where a token may hold
+            part of a character (``token_bytes`` of a tokenizer).
+        ids: their ids, shown beneath; as many as there are pieces.
+
+    Returns:
+        An object that a notebook shows as tinted text, and a terminal as text with bars.
+
+    Raises:
+        TypeError: pieces is a single string, or holds something that is neither str nor bytes.
+        ValueError: there are more or fewer ids than pieces.
+    """
+    if isinstance(pieces, str | bytes):
+        raise TypeError(f"pieces is one {type(pieces).__name__}; give a list of tokens' texts")
+    pieces = tuple(pieces)
+    for position, piece in enumerate(pieces):
+        if not isinstance(piece, str | bytes):
+            raise TypeError(f"pieces[{position}] is {piece!r}; each piece must be str or bytes")
+    if ids is None:
+        return Tokens(pieces)
+    ids = tuple(map(index, ids))
+    if len(ids) != len(pieces):
+        raise ValueError(f"{len(ids)} ids for {len(pieces)} pieces; give one id for each piece")
+    return Tokens(pieces, ids)
+
+
+# ------------------------------------------------------------------------------------------ tables
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of results, with every cell already written out.
+
+    Attributes:
+        header: the columns' names.
+        rows: the cells' texts.
+        numeric: for each column, whether it holds numbers and is set to the right.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...]
+
+    def _repr_html_(self) -> str:
+        def line(tag: str, cells: tuple[str, ...]) -> str:
+            written = []
+            for cell, numeric in zip(cells, self.numeric, strict=True):
+                side = "right" if numeric else "left"
+                style = f"text-align:{side};padding:.25em .75em;font-variant-numeric:tabular-nums"
+                written.append(f'<{tag} style="{style}">{html.escape(cell)}</{tag}>')
+            return f"<tr>{''.join(written)}</tr>"
+
+        body = "\n".join(line("td", row) for row in self.rows)
+        # The class is the one by which Jupyter and the book's theme know a table of data.
+        return (
+            '<div style="overflow-x:auto"><table class="dataframe">\n'
+            f"<thead>{line('th', self.header)}</thead>\n<tbody>\n{body}\n</tbody></table></div>"
+        )
+
+    def __repr__(self) -> str:
+        lines = [self.header, *self.rows]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(self.header))]
+        written = [
+            "  ".join(
+                cell.rjust(width) if numeric else cell.ljust(width)
+                for cell, width, numeric in zip(line, widths, self.numeric, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        written.insert(1, "  ".join("─" * width for width in widths))
+        return "\n".join(written)
+
+
+def show_table(
+    rows: Iterable[Iterable[Any]],
+    header: Sequence[str],
+    *,
+    decimals: int | Mapping[str, int] = 3,
+) -> Table:
+    """Show results in rows and columns, numbers to the right and with few decimals.
+
+    Integers are grouped in thousands. A number that is not zero but would print as zero is written
+    with an exponent instead. None shows as a dash.
+
+    Args:
+        rows: the cells: text, numbers, one-element arrays or tensors, bool, None.
+        header: the columns' names, as many as each row has cells.
+        decimals: decimals of numbers that are not integers, 0 to 3; a mapping sets it by column
+            name, and columns not in it have 3.
+
+    Returns:
+        An object that a notebook shows as a table.
+
+    Raises:
+        ValueError: a row is longer or shorter than the header, decimals is not in 0 to 3, or it
+            names an unknown column.
+    """
+    header = tuple(str(name) for name in header)
+    named = dict(decimals) if isinstance(decimals, Mapping) else dict.fromkeys(header, decimals)
+    for name, places in named.items():
+        if name not in header:
+            raise ValueError(f"decimals names a column {name!r}; the columns are {header}")
+        if places not in range(4):
+            raise ValueError(f"decimals must be 0, 1, 2 or 3, got {places!r} for {name!r}")
+    places = [named.get(name, 3) for name in header]
+    values = []
+    for number, row in enumerate(rows):
+        row = [cell.item() if hasattr(cell, "item") else cell for cell in row]
+        if len(row) != len(header):
+            raise ValueError(f"row {number} has {len(row)} cells, the header has {len(header)}")
+        values.append(row)
+    numeric = tuple(
+        any(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in column)
+        for column in (zip(*values, strict=True) if values else [()] * len(header))
+    )
+    written = tuple(tuple(map(_written, row, places)) for row in values)
+    return Table(header, written, numeric)
+
+
+def _written(cell: Any, decimals: int) -> str:
+    """Write one cell of a table."""
+    if cell is None:
+        return "–"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if not isinstance(cell, float):
+        return str(cell)
+    if not math.isfinite(cell):
+        return str(cell)
+    text = f"{cell:,.{decimals}f}"
+    if float(text.replace(",", "")) == 0:
+        return f"{cell:.1e}" if cell else f"{0:.{decimals}f}"
+    return text

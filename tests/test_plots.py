@@ -1,0 +1,362 @@
+"""The figures: one style, one diagram, colours and type that every reader can read."""
+
+import io
+import subprocess
+import sys
+from itertools import combinations
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyBboxPatch, Patch
+from matplotlib.text import Text
+
+from decoder_only import notebook, plots
+
+mpl.use("Agg")
+
+WAYS = (None, (), *plots.PARTS, ("attention", "mlp"))
+every_way = pytest.mark.parametrize("lit", WAYS, ids=str)
+
+
+@pytest.fixture(autouse=True)
+def _no_figure_stays_open():
+    yield
+    plt.close("all")
+
+
+def png(figure) -> int:
+    """The size in bytes of the figure as a notebook stores it."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", bbox_inches="tight")
+    return file.tell()
+
+
+def named(figure, kind=object):
+    """The diagram's artists that belong to a part."""
+    return [a for a in figure.axes[0].get_children() if a.get_gid() and isinstance(a, kind)]
+
+
+def colours(artist) -> set[tuple[float, ...]]:
+    """The colours in which an artist is drawn."""
+    if isinstance(artist, Text | Line2D):
+        return {to_rgba(artist.get_color())}
+    found = {to_rgba(artist.get_edgecolor())} if artist.get_linewidth() else set()
+    return {c for c in found | {to_rgba(artist.get_facecolor())} if c[3] > 0}
+
+
+def greyness(colour) -> float:
+    """How far a colour is from grey: zero for grey, one for a pure hue."""
+    return max(colour[:3]) - min(colour[:3])
+
+
+# ------------------------------------------------------------------------------------- the diagram
+
+
+@every_way
+def test_only_what_is_lit_is_in_colour(lit):
+    figure = plots.architecture(lit)
+    on = set(plots.PARTS) if lit is None else {lit} if isinstance(lit, str) else set(lit)
+    if "model" in on:
+        on |= {"embeddings", "attention", "multihead", "normalization", "mlp", "lm_head"}
+    shown = named(figure)
+    assert {artist.get_gid() for artist in shown} == set(plots.PARTS)
+    for part, colour in plots.PARTS.items():
+        drawn = {c for a in shown if a.get_gid() == part for c in colours(a)}
+        assert (to_rgba(colour) in drawn) == (part in on), part
+        if part not in on:
+            assert max(map(greyness, drawn)) < 0.1, part
+
+
+@every_way
+def test_text_is_inside_the_figure_and_meets_nothing(lit):
+    figure = plots.architecture(lit)
+    renderer = figure.canvas.get_renderer()
+    labels = {a.get_text(): a.get_window_extent(renderer) for a in named(figure, Text)}
+    width, height = figure.bbox.size
+    for text, box in labels.items():
+        assert box.x0 > 0, text
+        assert box.x1 < width, text
+        assert box.y0 > 0, text
+        assert box.y1 < height, text
+    texts = [(a.get_text(), a.get_window_extent(renderer)) for a in named(figure, Text)]
+    for (one, box), (other, its) in combinations(texts, 2):
+        assert not box.overlaps(its), (one, other)
+    for outline in named(figure, FancyBboxPatch):
+        frame = outline.get_window_extent(renderer)
+        for text, box in texts:
+            inside = frame.x0 < box.x0 and box.x1 < frame.x1
+            inside = inside and frame.y0 < box.y0 and box.y1 < frame.y1
+            assert inside or not box.overlaps(frame), (text, outline.get_gid())
+
+
+def test_nothing_but_colour_changes():
+    whole, part = plots.architecture(), plots.architecture("mlp")
+    here = [(a.get_gid(), a.get_window_extent().bounds) for a in named(whole, Patch)]
+    there = [(a.get_gid(), a.get_window_extent().bounds) for a in named(part, Patch)]
+    assert here == there
+    assert [a.get_text() for a in named(whole, Text)] == [a.get_text() for a in named(part, Text)]
+
+
+def test_the_residual_stream_is_one_straight_line():
+    lines = named(plots.architecture(), Line2D)
+    (stream,) = [line for line in lines if line.get_linewidth() == 5]
+    assert len(set(stream.get_xdata())) == 1
+
+
+def test_masked_cells_are_those_above_the_diagonal():
+    figure = plots.architecture("attention")
+    cells = [p for p in named(figure, mpl.patches.Rectangle) if p.get_gid() == "attention"]
+    masked = [p for p in cells if p.get_facecolor()[3] == 0]
+    assert (len(cells), len(masked)) == (32, 6)
+    left, bottom = min(p.get_x() for p in cells[16:]), min(p.get_y() for p in cells[16:])
+    for cell in masked:
+        column = round((cell.get_x() - left) / 0.1)
+        row = 3 - round((cell.get_y() - bottom) / 0.1)
+        assert column > row
+
+
+def test_an_unknown_part_is_named_with_those_that_exist():
+    with pytest.raises(ValueError, match="no part 'head'; the parts are tokenization, embeddings"):
+        plots.architecture(lit=("mlp", "head"))
+    assert plt.get_fignums() == []
+
+
+# ------------------------------------------------------------------------------------------- style
+
+
+def test_style_leaves_the_defaults_as_they_were():
+    before = dict(mpl.rcParams)
+    with plots.style():
+        assert mpl.rcParams["axes.spines.top"] is False
+    plots.architecture()
+    plots.loss_curves({"a": ([1, 2], [3, 2])}, floor=1.0)
+    plots.heatmap(np.eye(2))
+    plots.bars(["a"], [1], x_label="count")
+    assert dict(mpl.rcParams) == before
+
+
+def test_style_leaves_them_after_an_error():
+    before = dict(mpl.rcParams)
+    with pytest.raises(RuntimeError), plots.style():
+        raise RuntimeError
+    assert dict(mpl.rcParams) == before
+
+
+def test_use_style_sets_the_defaults():
+    with mpl.rc_context():
+        plots.use_style()
+        figure, ax = plt.subplots()
+        assert figure.get_facecolor() == (1, 1, 1, 1)
+        assert figure.dpi > 100
+        assert not ax.spines["top"].get_visible()
+
+
+def test_import_sets_nothing():
+    code = (
+        "import matplotlib as m; a = dict(m.rcParams); import decoder_only.plots, "
+        "decoder_only.notebook; b = dict(m.rcParams); a.pop('backend'); b.pop('backend'); "
+        "assert a == b; import matplotlib.pyplot as p; assert not p.get_fignums()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# ------------------------------------------------------------------------------------------ colour
+
+
+def linear(colour):
+    values = np.array(to_rgb(colour))
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def in_the_dark(colour):
+    """The colour after the dark theme's filter: invert, then turn the hue by half a circle."""
+    keep = 2 * np.array([[0.213, 0.715, 0.072]]) - np.eye(3)
+    return tuple(np.clip(keep @ (1 - np.array(to_rgb(colour))), 0, 1))
+
+
+def contrast(one, other) -> float:
+    """WCAG's contrast ratio."""
+    light = sorted(float(linear(c) @ (0.2126, 0.7152, 0.0722)) for c in (one, other))
+    return (light[1] + 0.05) / (light[0] + 0.05)
+
+
+def lab(rgb):
+    """CIE L*a*b* of a linear RGB colour, under D65."""
+    to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = np.array(to_xyz) @ np.clip(rgb, 0, 1) / (0.9505, 1, 1.089)
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1.
+VISIONS = {
+    "all cones": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+SERIES = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.VERMILLION, plots.PURPLE, plots.SKY)
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+def test_series_differ_to_every_colour_vision(vision):
+    for one, other in combinations(SERIES, 2):
+        seen = [lab(np.array(VISIONS[vision]) @ linear(colour)) for colour in (one, other)]
+        # A just noticeable difference is about 2.3.
+        assert np.linalg.norm(seen[0] - seen[1]) > 10, (one, other)
+
+
+@pytest.mark.parametrize("colour", [plots.INK, plots.GREY])
+def test_words_stand_out_in_light_and_dark(colour):
+    assert contrast(colour, "white") >= 4.5
+    assert contrast(in_the_dark(colour), in_the_dark("white")) >= 4.5
+
+
+@pytest.mark.parametrize("colour", [*SERIES, *plots.PARTS.values()])
+def test_lines_stand_out_in_the_dark(colour):
+    assert contrast(in_the_dark(colour), "black") >= 3
+
+
+def test_weights_only_darken_and_signs_darken_both_ways():
+    def lightness(colourmap):
+        return [lab(linear(colourmap(x)[:3]))[0] for x in np.linspace(0, 1, 33)]
+
+    assert plots.WEIGHTS(0.0) == plots.SIGNED(0.5) == (1, 1, 1, 1)
+    assert (np.diff(lightness(plots.WEIGHTS)) < 0).all()
+    signed = np.diff(lightness(plots.SIGNED))
+    assert (signed[:16] > 0).all()
+    assert (signed[16:] < 0).all()
+
+
+def test_tokens_are_tinted_with_the_same_palette():
+    tints = ["#{:02X}{:02X}{:02X}".format(*map(int, t.split(","))) for t in notebook._TINTS]
+    assert sorted(tints) == sorted(SERIES)
+
+
+# ------------------------------------------------------------------------------------------ charts
+
+STEPS = np.arange(1, 401)
+NOISY = 1.2 + 4 * np.exp(-STEPS / 60) + 0.05 * np.sin(STEPS**2)
+
+
+def test_figures_are_small_files():
+    tokens = ["Once", " upon", " a", " time", " there", " was", " a", " fox", ".", " The", "\n"]
+    weights = torch.rand(11, 11).tril()
+    charts = (
+        plots.loss_curves({"training": (STEPS, NOISY), "validation": (STEPS[::25], NOISY[::25])}),
+        plots.heatmap(weights, row_labels=tokens, col_labels=tokens, colour_label="weight"),
+        plots.heatmap(weights[:6, :6], decimals=2),
+        plots.bars(tokens, np.linspace(1, 0.1, 11), x_label="probability"),
+    )
+    for ax in charts:
+        assert png(ax.figure) < 60_000
+    assert png(plots.architecture()) < 100_000
+
+
+def test_loss_curves_show_the_floor_and_the_gap():
+    ax = plots.loss_curves(
+        {"training": (STEPS, NOISY), "validation": ([0, 400], [5.0, 1.5])},
+        floor=1.25,
+        faint=["training"],
+    )
+    assert ax.get_xlabel() == "optimizer step"
+    assert ax.get_ylabel() == "loss (nats per token)"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["training", "validation"]
+    assert "floor 1.250, gap 0.250" in [text.get_text() for text in ax.texts]
+    assert ax.get_ylim()[0] < 1.25
+    training, validation, floor = ax.get_lines()
+    assert training.get_linewidth() < validation.get_linewidth()
+    assert list(floor.get_ydata()) == [1.25, 1.25]
+
+
+def test_the_gap_can_be_measured_at_any_curve():
+    curves = {"a": ([1, 2], [3.0, 2.0]), "b": ([1, 2], [3.0, 1.0])}
+    ax = plots.loss_curves(curves, floor=0.5, measure="a")
+    assert ax.texts[0].get_text() == "floor 0.500, gap 1.500"
+
+
+def test_the_floor_is_below_its_text_whatever_the_losses_do():
+    ax = plots.loss_curves({"a": ([1, 2], [3.0, 2.0])}, floor=2.5)
+    ax.figure.canvas.draw()
+    assert ax.texts[0].get_text() == "floor 2.500, gap -0.500"
+    assert ax.get_ylim()[0] <= 2.0
+    assert len(plots.loss_curves({"a": ([1, 2], [3.0, 2.0])}).texts) == 0
+
+
+def test_heatmaps_take_tensors_and_label_tokens():
+    matrix = torch.eye(3, dtype=torch.bfloat16, requires_grad=True)
+    tokens = ["Once", " upon", "\n$a$"]
+    ax = plots.heatmap(matrix, row_labels=tokens, col_labels=tokens, x_label="$t$", decimals=1)
+    assert np.array_equal(ax.images[0].get_array(), np.eye(3))
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["Once", "·upon", "↵$a$"]
+    assert not ax.get_xticklabels()[0].get_parse_math()
+    assert ax.images[0].get_clim() == (0, 1)
+    assert [text.get_text() for text in ax.texts[:2]] == ["1.0", "0.0"]
+    ax.figure.canvas.draw()
+
+
+def test_signed_heatmaps_are_symmetrical_about_zero():
+    ax = plots.heatmap([[-3.0, 1.0], [float("nan"), 0.0]], signed=True, decimals=0)
+    assert ax.images[0].get_clim() == (-3, 3)
+    assert [text.get_text() for text in ax.texts] == ["−3", "1", "0"]
+    assert ax.texts[0].get_color() == "white"
+    assert ax.texts[2].get_color() == plots.INK
+    assert plots.heatmap(np.zeros((2, 2))).images[0].get_clim() == (0, 1)
+
+
+def test_charts_draw_on_axes_that_are_given():
+    figure, (one, two, three) = plt.subplots(1, 3)
+    assert plots.heatmap(np.eye(2), ax=one) is one
+    assert plots.bars(["a"], [1], x_label="count", ax=two) is two
+    assert plots.loss_curves({"a": ([1], [2])}, ax=three) is three
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_bars_are_in_order_and_highlighted():
+    ax = plots.bars([" a", "b"], torch.tensor([0.25, 0.5]), x_label="probability", highlight=["b"])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["·a", "b"]
+    assert ax.yaxis_inverted()
+    assert [bar.get_width() for bar in ax.patches] == [0.25, 0.5]
+    assert ax.patches[1].get_facecolor() == to_rgba(plots.VERMILLION)
+    assert [text.get_text() for text in ax.texts] == ["0.25", "0.50"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plots.loss_curves({}), "curves is empty"),
+        (lambda: plots.loss_curves({"a": ([1], [1, 2])}), r"'a' has steps of shape \(1,\)"),
+        (lambda: plots.loss_curves({"a": ([], [])}), "at least 1"),
+        (lambda: plots.loss_curves({"a": ([1], [1])}, faint=["b"]), "no curve 'b'"),
+        (lambda: plots.loss_curves({"a": ([1], [1])}, measure="b"), "no curve 'b'"),
+        (lambda: plots.heatmap([1.0, 2.0]), r"matrix has shape \(2,\)"),
+        (lambda: plots.heatmap(np.zeros((0, 2))), r"shape \(0, 2\)"),
+        (lambda: plots.heatmap(np.eye(2), row_labels=["a"]), "1 row_labels"),
+        (lambda: plots.heatmap(np.eye(2), col_labels="abc"), "3 col_labels"),
+        (lambda: plots.bars(["a"], [1, 2], x_label=""), r"shape \(2,\), for 1 labels"),
+        (lambda: plots.bars([], [], x_label=""), "for 0 labels"),
+        (lambda: plots.bars(["a"], [1], x_label="", highlight=["b"]), "no label 'b'"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_drawn(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
+    assert plt.get_fignums() == []
