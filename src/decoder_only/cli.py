@@ -1,0 +1,442 @@
+"""The command `decoder-only`: train a model, and let it write.
+
+    decoder-only train                       the built-in stories, a small model, three minutes
+    decoder-only train --text book.txt       any UTF-8 text
+    decoder-only sample --run runs/stories-1 --prompt "One day"
+
+Each subcommand is a dataclass, whose fields are its options, and a function that reads as an
+outline of what happens. Chapter 9.
+"""
+
+import math
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+import tyro
+
+from decoder_only import checkpoint
+from decoder_only.data import (
+    Corpus,
+    read_text,
+    split_text,
+    story_corpora,
+    text_corpus,
+    tiny_shakespeare,
+    training_batch,
+)
+from decoder_only.generation import write
+from decoder_only.hardware import choose_device, describe
+from decoder_only.lm_head import bits_per_byte
+from decoder_only.model import GPT, GPTConfig
+from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import History, TrainConfig, train
+
+__all__ = ["PRESETS", "Sample", "Train", "main"]
+
+_MODERN = {
+    "positions": "rotary",
+    "norm": "rms",
+    "activation": "squared_relu",
+    "qk_norm": True,
+    "bias": False,
+    "initialization": "zero",
+}
+
+PRESETS: dict[str, dict[str, dict]] = {
+    "stories-cpu": {
+        "data": {"kind": "stories", "vocab_size": 1024, "n_train": 20_000, "n_validation": 1000},
+        "model": {**_MODERN, "context_length": 256, "d_model": 128, "n_layers": 4, "n_heads": 4},
+        "training": {
+            "steps": 900,
+            "batch_size": 8,
+            "learning_rate": 3e-3,
+            "warmup_steps": 50,
+            "evaluate_every": 300,
+        },
+    },
+    "shakespeare-cpu": {
+        "data": {"kind": "text", "vocab_size": 1024},
+        "model": {**_MODERN, "context_length": 128, "d_model": 128, "n_layers": 4, "n_heads": 4},
+        "training": {
+            "steps": 900,
+            "batch_size": 16,
+            "learning_rate": 3e-3,
+            "warmup_steps": 50,
+            "evaluate_every": 300,
+        },
+    },
+    # For one GPU. Not measured yet.
+    "stories-gpu": {
+        "data": {
+            "kind": "stories",
+            "vocab_size": 4096,
+            "n_train": 1_000_000,
+            "n_validation": 5000,
+        },
+        "model": {**_MODERN, "context_length": 512, "d_model": 512, "n_layers": 8, "n_heads": 8},
+        "training": {
+            "steps": 5000,
+            "batch_size": 128,
+            "learning_rate": 1e-3,
+            "warmup_steps": 200,
+            "evaluate_every": 1000,
+        },
+    },
+    "shakespeare-gpu": {
+        "data": {"kind": "text", "vocab_size": 257},
+        "model": {
+            **_MODERN,
+            "context_length": 256,
+            "d_model": 384,
+            "n_layers": 6,
+            "n_heads": 6,
+            "dropout": 0.2,
+        },
+        "training": {
+            "steps": 5000,
+            "batch_size": 64,
+            "learning_rate": 1e-3,
+            "warmup_steps": 100,
+            "evaluate_every": 1000,
+        },
+    },
+}
+"""Settings by name: plain data, from which any option of the command line takes the place."""
+
+
+def _option(metavar: str, default: str = "the preset's", **settings: object) -> object:
+    """How an option shows in the help: what to give, and what happens without it."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})", **settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The shape of the model."""
+
+    vocab_size: Annotated[int | None, _option("V")] = None
+    """Entries of the tokenizer's vocabulary; 257 gives bytes."""
+    context_length: Annotated[int | None, _option("S")] = None
+    """Tokens that the model sees at once."""
+    d_model: Annotated[int | None, _option("D")] = None
+    """Width of the residual stream."""
+    n_layers: Annotated[int | None, _option("L")] = None
+    """Blocks."""
+    n_heads: Annotated[int | None, _option("H")] = None
+    """Attention heads in each block."""
+    dropout: Annotated[float | None, _option("P")] = None
+    """Share of activations that are dropped in training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How the model is trained."""
+
+    steps: Annotated[int | None, _option("N")] = None
+    """Optimizer steps."""
+    batch_size: Annotated[int | None, _option("B")] = None
+    """Rows of one step."""
+    accumulation: Annotated[int | None, _option("N")] = None
+    """Parts into which a batch is cut, one after the other, to save memory."""
+    learning_rate: Annotated[float | None, _option("RATE", aliases=("--lr",))] = None
+    """The highest learning rate, after warm-up."""
+    warmup_steps: Annotated[int | None, _option("N")] = None
+    """Steps in which the learning rate rises."""
+    weight_decay: Annotated[float | None, _option("RATE")] = None
+    """Pull of the matrices towards zero."""
+    evaluate_every: Annotated[int | None, _option("N")] = None
+    """Steps between evaluations; the weights are saved after each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train a model, and let it write.
+
+    With no options: the built-in stories, and a small model that learns them in under three
+    minutes on two CPU cores. An option takes the place of the preset's value.
+    """
+
+    text: Annotated[Path | None, _option("FILE", "none, the stories")] = None
+    """UTF-8 text to learn from; the word `shakespeare` fetches Tiny Shakespeare."""
+    corpus: Annotated[Literal["stories"], _option("stories", "stories")] = "stories"
+    """The built-in language, whose entropy is known; read only where there is no text."""
+    preset: Annotated[str | None, _option("NAME", "stories-cpu, or shakespeare-cpu for a text")] = (
+        None
+    )
+    """Settings to start from: stories-cpu, shakespeare-cpu, stories-gpu, shakespeare-gpu."""
+    out: Annotated[Path | None, _option("DIR", "a new one in runs/")] = None
+    """Folder for the run, new or empty."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Take the place of a run that is in the folder already."""
+    device: Annotated[str | None, _option("NAME", "the best that is here")] = None
+    """`cpu`, `cuda`, `cuda:1` or `mps`."""
+    seed: Annotated[int, _option("N", "0")] = 0
+    """Of the initial weights, the order of the data, and the texts that are written."""
+    quiet: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Show no progress bar."""
+    model: tyro.conf.OmitArgPrefixes[ModelOptions] = ModelOptions()
+    training: tyro.conf.OmitArgPrefixes[TrainingOptions] = TrainingOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Let a trained model write."""
+
+    run: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """Folder of the run, as `train` printed it."""
+    prompt: Annotated[str | None, _option("TEXT", "the beginning of a text")] = None
+    """What the texts begin with."""
+    count: Annotated[int, _option("N", "1")] = 1
+    """Number of texts."""
+    max_new_tokens: Annotated[int, _option("N", "300")] = 300
+    """Length at most; a text may end by itself before."""
+    temperature: Annotated[float, _option("T", "1.0")] = 1.0
+    """Below 1 more cautious, 0 always the likeliest token."""
+    top_k: Annotated[int | None, _option("K", "all")] = None
+    """Draw only from the K likeliest tokens."""
+    top_p: Annotated[float | None, _option("P", "1.0")] = None
+    """Draw only from the likeliest tokens that together have probability P."""
+    seed: Annotated[int, _option("N", "0")] = 0
+    """Of the draws."""
+    device: Annotated[str | None, _option("NAME", "the best that is here")] = None
+    """`cpu`, `cuda`, `cuda:1` or `mps`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command, and return its exit status.
+
+    Args:
+        arguments: the words behind `decoder-only`; those of the command line by default.
+    """
+    options = tyro.extras.subcommand_cli_from_dict(
+        {"train": Train, "sample": Sample},
+        prog="decoder-only",
+        description="Train a decoder-only transformer from raw text, and let it write.",
+        args=None if arguments is None else list(arguments),
+    )
+    try:
+        if isinstance(options, Train):
+            _train(options)
+        else:
+            _sample(options)
+    except (ValueError, OSError, FloatingPointError) as error:
+        print(f"decoder-only: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ndecoder-only: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+# ------------------------------------------------------------------------------------------ train
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Material:
+    """What a run learns from, and how its config.json describes that."""
+
+    tokenizer: BytePairTokenizer
+    train: Corpus
+    validation: Corpus
+    description: dict[str, object]
+
+
+def _train(options: Train) -> None:
+    device = choose_device(options.device)
+    preset = _preset(options)
+    material = _stories(options, preset) if options.text is None else _text(options, preset)
+    model = _model(options, preset, material).to(device)
+    config = TrainConfig(**{**preset["training"], **_given(options.training)}, seed=options.seed)
+    run = _new_run(options, material, model, config, device)
+    _introduce(material, model, run, device)
+    history = train(
+        model,
+        material.train,
+        material.validation,
+        config,
+        run=run,
+        progress=not options.quiet,
+    )
+    _report(history, material)
+    _show_some(model, material, seed=options.seed)
+    print(f"\nThe run is in {run}. Let it write more:")
+    print(f'  decoder-only sample --run {run} --prompt "One day"')
+
+
+def _preset(options: Train) -> dict[str, dict]:
+    kind = "stories" if options.text is None else "text"
+    name = options.preset or ("stories-cpu" if kind == "stories" else "shakespeare-cpu")
+    if name not in PRESETS:
+        raise ValueError(f"there is no preset {name!r}; choose one of {', '.join(PRESETS)}")
+    preset = PRESETS[name]
+    if preset["data"]["kind"] != kind:
+        advice = "add --text FILE" if kind == "stories" else "leave out --text"
+        raise ValueError(
+            f"preset {name!r} is for another kind of data; {advice}, or choose another"
+        )
+    return preset
+
+
+def _given(options: ModelOptions | TrainingOptions) -> dict[str, object]:
+    """The options that were given; they go before the preset's values."""
+    return {name: value for name, value in asdict(options).items() if value is not None}
+
+
+def _vocab_size(options: Train, preset: dict[str, dict]) -> int:
+    return options.model.vocab_size or preset["data"]["vocab_size"]
+
+
+def _stories(options: Train, preset: dict[str, dict]) -> _Material:
+    language = StoryLanguage()
+    first_stories = islice(language.stories(split="train", seed=options.seed), 4000)
+    tokenizer = BytePairTokenizer.train(first_stories, _vocab_size(options, preset))
+    sizes = {name: preset["data"][name] for name in ("n_train", "n_validation")}
+    corpora = story_corpora(language, tokenizer, **sizes, seed=options.seed)
+    return _Material(
+        tokenizer=tokenizer,
+        train=corpora[0],
+        validation=corpora[1],
+        description={"kind": "stories", "language": repr(language), **sizes},
+    )
+
+
+def _text(options: Train, preset: dict[str, dict]) -> _Material:
+    by_name = str(options.text) == "shakespeare" and not options.text.exists()
+    text = tiny_shakespeare() if by_name else read_text(options.text)
+    train_text, validation_text = split_text(text)
+    tokenizer = BytePairTokenizer.train(train_text, _vocab_size(options, preset))
+    return _Material(
+        tokenizer=tokenizer,
+        train=text_corpus(train_text, tokenizer),
+        validation=text_corpus(validation_text, tokenizer),
+        description={"kind": "text", "file": str(options.text)},
+    )
+
+
+def _model(options: Train, preset: dict[str, dict], material: _Material) -> GPT:
+    shape = {**preset["model"], **_given(options.model)}
+    config = GPTConfig(**{**shape, "vocab_size": material.tokenizer.vocab_size})
+    # Draws nothing that is used: a text that is too short is refused before a folder is made.
+    training_batch(
+        material.train, batch_size=1, context_length=config.context_length, seed=0, step=0
+    )
+    return GPT(config, generator=torch.Generator().manual_seed(options.seed))
+
+
+def _new_run(
+    options: Train, material: _Material, model: GPT, config: TrainConfig, device: torch.device
+) -> Path:
+    name = "stories" if options.text is None else options.text.stem
+    numbered = (Path("runs") / f"{name}-{number}" for number in count(1))
+    folder = options.out or next(path for path in numbered if not path.exists())
+    fingerprints = {
+        "train": material.train.fingerprint,
+        "validation": material.validation.fingerprint,
+    }
+    return checkpoint.create_run(
+        folder,
+        model_config=model.config,
+        tokenizer=material.tokenizer,
+        details={
+            "training": config.to_dict(),
+            "data": {**material.description, "fingerprints": fingerprints},
+            "device": describe(device),
+        },
+        overwrite=options.overwrite,
+    )
+
+
+def _introduce(material: _Material, model: GPT, run: Path, device: torch.device) -> None:
+    config, corpus = model.config, material.train
+    print(f"Device   {describe(device)}")
+    print(
+        f"Data     {material.description['kind']}: {corpus.n_bytes / 1e6:.1f} MB to learn from, "
+        f"{material.validation.n_bytes / 1e6:.2f} MB held out; "
+        f"{config.vocab_size:,} tokens, {corpus.bytes_per_token:.2f} bytes each"
+    )
+    print(
+        f"Model    {model.count_parameters() / 1e6:.2f} M parameters: {config.n_layers} blocks, "
+        f"{config.d_model} wide, {config.n_heads} heads, {config.context_length} tokens of context"
+    )
+    print(f"Run      {run}")
+
+
+def _report(history: History, material: _Material) -> None:
+    final = history.final
+    print(
+        f"\nTrained for {history.seconds:.0f} s on {history.tokens / 1e6:.2f} M tokens, "
+        f"which is {history.tokens / material.train.n_targets:.1f} times the data.\n"
+    )
+    rows = [("validation loss", final.loss)]
+    if final.floor is not None:
+        rows += [("exact floor", final.floor), ("gap", final.gap)]
+    print(f"{'':15}  nats per token  bits per byte")
+    for name, nats in rows:
+        print(f"{name:15}  {nats:14.3f}  {bits_per_byte(nats, final.bytes_per_token):13.3f}")
+
+
+def _show_some(model: GPT, material: _Material, *, seed: int) -> None:
+    """A few texts; of stories also how many of more are in the language."""
+    generator = torch.Generator().manual_seed(seed)
+    if material.description["kind"] == "text":
+        texts = write(
+            model,
+            material.tokenizer,
+            "\n",
+            max_new_tokens=200,
+            generator=generator,
+            from_start=False,
+        )
+        print("\nA text that it wrote:\n")
+        _show(texts)
+        return
+    language = StoryLanguage()
+    texts = write(model, material.tokenizer, count=24, max_new_tokens=300, generator=generator)
+    n_stories = sum(language.log_prob(text) > -math.inf for text in texts)
+    print(
+        f"\nOf {len(texts)} texts that it wrote, {n_stories} are stories of the language. Four:\n"
+    )
+    _show(texts[:4], language)
+
+
+def _show(texts: Sequence[str], language: StoryLanguage | None = None) -> None:
+    for text in texts:
+        for line in text.splitlines():
+            print(textwrap.fill(line, 88, initial_indent="  ", subsequent_indent="  "))
+        if language is not None:
+            print(textwrap.indent(str(language.explain(text)), "    "))
+        print()
+
+
+# ------------------------------------------------------------------------------------------ sample
+
+
+def _sample(options: Sample) -> None:
+    run = checkpoint.load(options.run, device=choose_device(options.device))
+    is_stories = run.config.get("data", {}).get("kind") == "stories"
+    prompt = options.prompt
+    if prompt is None:
+        prompt = "" if is_stories else "\n"
+    texts = write(
+        run.model,
+        run.tokenizer,
+        prompt,
+        count=options.count,
+        max_new_tokens=options.max_new_tokens,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        generator=torch.Generator().manual_seed(options.seed),
+        from_start=is_stories,
+    )
+    _show(texts, StoryLanguage() if is_stories else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

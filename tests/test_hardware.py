@@ -1,0 +1,79 @@
+"""The choice of a device, and the number format that goes with it."""
+
+import contextlib
+
+import pytest
+import torch
+
+from decoder_only.hardware import autocast, choose_device, describe, has_native_bfloat16
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def present(monkeypatch):
+    """Pretend that devices are here or not."""
+
+    def pretend(*, cuda=False, mps=False, n_gpus=1):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus if cuda else 0)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "best"),
+    [(True, True, "cuda"), (True, False, "cuda"), (False, True, "mps"), (False, False, "cpu")],
+)
+def test_the_best_device_that_is_present(present, cuda, mps, best):
+    present(cuda=cuda, mps=mps)
+    assert choose_device() == torch.device(best)
+    assert choose_device("cpu") == CPU
+
+
+def test_a_device_is_chosen_by_name_and_number(present):
+    present(cuda=True, n_gpus=2)
+    assert choose_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(ValueError, match=r"'cuda:2' is not present; .* here: 2, numbered from 0"):
+        choose_device("cuda:2")
+
+
+def test_an_absent_or_unknown_device_is_refused_with_what_is_here(present):
+    present()
+    with pytest.raises(ValueError, match="'cuda' is not present; this machine has: cpu"):
+        choose_device("cuda")
+    with pytest.raises(ValueError, match="'gpu' is unknown; this machine has: cpu"):
+        choose_device("gpu")
+
+
+def test_float32_on_the_cpu():
+    assert not has_native_bfloat16(CPU)
+    with autocast(CPU):
+        product = torch.ones(2, 2) @ torch.ones(2, 2)
+    assert product.dtype == torch.float32
+    assert describe(CPU).startswith("CPU (")
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_bfloat16_only_where_it_is_native(monkeypatch, native):
+    asked = []
+
+    def is_supported(including_emulation=True):
+        asked.append(including_emulation)
+        return native
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    assert has_native_bfloat16(torch.device("cuda")) is native
+    assert asked == [False], "a GPU that imitates bfloat16 would have answered True"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_real_gpu_multiplies_in_its_native_format():
+    device = choose_device("cuda")
+    with autocast(device):
+        product = torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)
+    expected = torch.bfloat16 if has_native_bfloat16(device) else torch.float32
+    assert product.dtype == expected
+    assert "GiB" in describe(device)
