@@ -1,0 +1,22 @@
+"""Stories: a built-in language of short English stories whose entropy is known.
+
+    language = StoryLanguage(seed=0)
+    story = next(language.stories(split="train", seed=0))
+    language.log_prob(story)              # exact, in nats
+    print(language.explain("Once upon"))  # where a text leaves the language, and why
+
+``grammar`` is the engine: one program that a writer and a reader both run. ``lexicon`` holds the
+words, ``tales`` the stories, ``world`` decides what is true of whom, and ``language`` puts them
+together. No part of it needs torch. Chapter 7 (data).
+"""
+
+from decoder_only.stories.language import (
+    Entropy,
+    Explanation,
+    Floor,
+    Story,
+    StoryLanguage,
+    split_of,
+)
+
+__all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]

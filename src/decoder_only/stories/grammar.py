@@ -1,0 +1,413 @@
+"""A grammar of weighted choices: one program, which a writer and a reader both run.
+
+A template says literal text, says words that it remembers, and now and then meets a choice. Two
+tellers run the same template:
+
+- the ``Writer`` settles each choice at random and writes down what is said;
+- the ``Reader`` settles each choice by what the text at its cursor begins with.
+
+Both add up the log-probability of the alternative taken, out of those that were possible there:
+
+    log P(text) = sum over the choices met of log(weight of the one taken / weight of all)
+
+No alternative of a choice begins another one (they are *prefix-free*), so a text can go on in at
+most one way at each choice, and has at most one derivation. That is why the sum is the probability
+of the text itself, and not of one way among many to arrive at it.
+
+The notation of templates:
+
+    [a|b|c]           one of a, b, c; "3:a" weighs three times as much as "b"
+    [a|] rest         a, or nothing
+    {friend.home}     something that is known, found by following the dots
+    {thing=things}    draws a word that the story has not used yet, and remembers it as "thing"
+    {thing=things.a}  the same, but says the word's form "a" ("a red kite")
+    {winner:friend}   says nothing; remembers the friend as "winner", too
+    <rule>            tells the rule of that name
+
+Chapter 7 (data) reads loss curves against the floor that this makes possible.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+__all__ = [
+    "Choice",
+    "Departure",
+    "Draw",
+    "Grammar",
+    "Lexicon",
+    "Reader",
+    "Weights",
+    "Writer",
+    "leads",
+    "tell",
+]
+
+Memory = dict[Any, Any]
+"""Words by the name they are remembered under; and for each lexicon, the entries used up."""
+
+
+def tell(nodes: Sequence[Any], teller: Writer | Reader, memory: Memory) -> None:
+    """Run a compiled template: a string is said, any other node knows what to do."""
+    for node in nodes:
+        if type(node) is str:
+            teller.say(node)
+        else:
+            node.tell(teller, memory)
+
+
+# ---------------------------------------------------------------------------- the two tellers
+
+
+class Writer:
+    """Settles each choice at random; keeps the text and its log-probability in nats."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self.random = random
+        self.parts: list[str] = []
+        self.log_prob = 0.0
+
+    def say(self, text: str) -> None:
+        self.parts.append(text)
+
+    def choose(
+        self, choice: Choice | Draw, weights: Weights, used: Sequence[int], memory: Memory
+    ) -> int:
+        index = weights.draw(self.random())
+        while index in used:
+            index = weights.draw(self.random())
+        self.log_prob += weights.log_prob(index, used)
+        return index
+
+
+class Reader:
+    """Settles each choice by what the text says; raises ``Departure`` where nothing fits."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.log_prob = 0.0
+
+    def say(self, text: str) -> None:
+        if not self.text.startswith(text, self.at):
+            raise Departure([(text, 1.0)])
+        self.at += len(text)
+
+    def choose(
+        self, choice: Choice | Draw, weights: Weights, used: Sequence[int], memory: Memory
+    ) -> int:
+        index = choice.find(self.text, self.at, memory)
+        if index is None:
+            raise Departure(list(leads([choice], memory)))
+        self.log_prob += weights.log_prob(index, used)
+        return index
+
+
+class Departure(Exception):
+    """The text left the language; ``expected`` is what could have followed, as (text, p)."""
+
+    def __init__(self, expected: list[tuple[str, float]]) -> None:
+        super().__init__("the text leaves the language here")
+        self.expected = expected
+
+
+# ------------------------------------------------------------------------------ how things begin
+
+
+def opening(nodes: Sequence[Any], memory: Memory) -> tuple[str, Choice | Draw | None, Memory]:
+    """What the nodes say before their first choice, that choice, and the memory it meets."""
+    said, ahead = "", list(reversed(nodes))
+    while ahead:
+        node = ahead.pop()
+        if type(node) is str:
+            said += node
+        elif isinstance(node, Choice | Draw):
+            return said, node, memory
+        elif isinstance(node, Remember):
+            memory = {**memory, node.name: follow(node.path, memory)}
+        else:
+            ahead.extend(reversed(node.expand(memory)))
+    return said, None, memory
+
+
+def begins(nodes: Sequence[Any], text: str, at: int, memory: Memory) -> bool:
+    """Whether the text at the cursor begins as the nodes do, up to and through a first choice."""
+    if nodes and type(nodes[0]) is str and not text.startswith(nodes[0], at):
+        return False
+    said, choice, memory = opening(nodes, memory)
+    if not text.startswith(said, at):
+        return False
+    return choice is None or choice.find(text, at + len(said), memory) is not None
+
+
+def leads(nodes: Sequence[Any], memory: Memory) -> Iterator[tuple[str, float]]:
+    """Every way in which the nodes can begin, through their first choice, with its probability."""
+    said, choice, memory = opening(nodes, memory)
+    if choice is None:
+        yield said, 1.0
+        return
+    for body, share in choice.alternatives(memory):
+        for text, probability in leads(body, memory):
+            yield said + text, share * probability
+
+
+# ------------------------------------------------------------------------------------- the nodes
+
+
+class Weights:
+    """Whole-number weights, so that probabilities are fractions whose sum is exactly one."""
+
+    def __init__(self, weights: Iterable[int]) -> None:
+        self.weights = list(weights)
+        self.cumulative = list(accumulate(self.weights))
+        self.total = self.cumulative[-1]
+        self.logs = [math.log(weight / self.total) for weight in self.weights]
+
+    def draw(self, uniform: float) -> int:
+        """The index at which ``uniform``, a number in [0, 1), falls."""
+        return bisect_right(self.cumulative, uniform * self.total)
+
+    def share(self, index: int, used: Sequence[int] = ()) -> float:
+        """The probability of an index among those that are not used up."""
+        return self.weights[index] / (self.total - sum(self.weights[i] for i in used))
+
+    def log_prob(self, index: int, used: Sequence[int] = ()) -> float:
+        return math.log(self.share(index, used)) if used else self.logs[index]
+
+
+class Choice:
+    """One of several alternatives, each a compiled template."""
+
+    def __init__(self, bodies: Sequence[Sequence[Any]], weights: Iterable[int]) -> None:
+        self.bodies = [tuple(body) for body in bodies]
+        self.weights = Weights(weights)
+
+    def tell(self, teller: Writer | Reader, memory: Memory) -> None:
+        tell(self.bodies[teller.choose(self, self.weights, (), memory)], teller, memory)
+
+    def find(self, text: str, at: int, memory: Memory) -> int | None:
+        for index, body in enumerate(self.bodies):
+            if begins(body, text, at, memory):
+                return index
+        return None
+
+    def alternatives(self, memory: Memory) -> Iterator[tuple[Sequence[Any], float]]:
+        for index, body in enumerate(self.bodies):
+            yield body, self.weights.share(index)
+
+
+class Lexicon:
+    """Words that can be drawn. Each entry is a dictionary of forms and of things known about it."""
+
+    def __init__(self, entries: Iterable[dict[str, Any]], weights: Iterable[int]) -> None:
+        self.entries = list(entries)
+        self.weights = Weights(weights)
+        self.forms: dict[str, tuple[dict[str, int], list[int]]] = {}
+        for index, entry in enumerate(self.entries):
+            entry["uses"] = ((self, index),)
+
+    def find(self, form: str, text: str, at: int, used: Sequence[int]) -> int | None:
+        """The entry whose form stands at the cursor; lengths are tried, words looked up."""
+        if form not in self.forms:
+            index_of = {entry[form]: index for index, entry in enumerate(self.entries)}
+            self.forms[form] = index_of, sorted({len(word) for word in index_of})
+        index_of, lengths = self.forms[form]
+        for length in lengths:
+            index = index_of.get(text[at : at + length])
+            if index is not None and index not in used:
+                return index
+        return None
+
+
+class Draw:
+    """A word from a lexicon that the story has not used yet; it is said and remembered."""
+
+    def __init__(self, name: str, lexicon: Lexicon | tuple[str, ...], form: str) -> None:
+        self.name = name
+        self.source = lexicon
+        self.form = form
+
+    def lexicon(self, memory: Memory) -> Lexicon:
+        return self.source if type(self.source) is Lexicon else follow(self.source, memory)
+
+    def tell(self, teller: Writer | Reader, memory: Memory) -> None:
+        lexicon = self.lexicon(memory)
+        index = teller.choose(self, lexicon.weights, memory.get(lexicon, ()), memory)
+        memory[self.name] = entry = lexicon.entries[index]
+        for source, number in entry["uses"]:
+            used = memory.get(source, ())
+            if number not in used:
+                memory[source] = (*used, number)
+        teller.say(entry[self.form])
+
+    def find(self, text: str, at: int, memory: Memory) -> int | None:
+        lexicon = self.lexicon(memory)
+        return lexicon.find(self.form, text, at, memory.get(lexicon, ()))
+
+    def alternatives(self, memory: Memory) -> Iterator[tuple[Sequence[Any], float]]:
+        lexicon = self.lexicon(memory)
+        used = memory.get(lexicon, ())
+        for index, entry in enumerate(lexicon.entries):
+            if index not in used:
+                yield (entry[self.form],), lexicon.weights.share(index, used)
+
+
+class Known:
+    """Something remembered: a word, or a template that hangs on a word."""
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        self.path = path
+
+    def tell(self, teller: Writer | Reader, memory: Memory) -> None:
+        tell(self.expand(memory), teller, memory)
+
+    def expand(self, memory: Memory) -> Sequence[Any]:
+        value = follow(self.path, memory)
+        if type(value) is dict:
+            value = value["text"]
+        return (value,) if type(value) is str else value
+
+
+class Remember:
+    """Gives something that is known a second name, without a word."""
+
+    def __init__(self, name: str, path: tuple[str, ...]) -> None:
+        self.name = name
+        self.path = path
+
+    def tell(self, teller: Writer | Reader, memory: Memory) -> None:
+        memory[self.name] = follow(self.path, memory)
+
+
+class Rule:
+    """A reference to a rule of the grammar."""
+
+    def __init__(self, rules: Mapping[str, Sequence[Any]], name: str) -> None:
+        self.rules = rules
+        self.name = name
+
+    def tell(self, teller: Writer | Reader, memory: Memory) -> None:
+        tell(self.rules[self.name], teller, memory)
+
+    def expand(self, memory: Memory) -> Sequence[Any]:
+        return self.rules[self.name]
+
+
+def follow(path: Sequence[str], memory: Memory) -> Any:
+    """What the dots lead to."""
+    value = memory
+    for key in path:
+        value = value[key]
+    return value
+
+
+# ---------------------------------------------------------------------------------- the notation
+
+
+class Grammar:
+    """Rules compiled from their notation.
+
+    ``lexicons`` are found by name in draws. ``shorthand`` maps the first word of a path onto a
+    longer path, so that templates can say {friend} where they mean {hero.friend}.
+    """
+
+    TOKEN = re.compile(r"[\[\]|]|\{[^{}]*\}|<[^<>]*>|[^\[\]{}<>|]+")
+    WEIGHT = re.compile(r"(\d+):\s*")
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        lexicons: Mapping[str, Lexicon],
+        shorthand: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self.lexicons = lexicons
+        self.shorthand = shorthand or {}
+        self.rules: dict[str, Sequence[Any]] = {}
+        for name, template in rules_of(source).items():
+            self.rules[name] = self.compile(template)
+
+    def compile(self, template: str) -> Sequence[Any]:
+        """The nodes of a template."""
+        choice = self._alternatives(iter([*self.TOKEN.findall(template), "]"]))
+        return choice.bodies[0] if len(choice.bodies) == 1 else (choice,)
+
+    def _alternatives(self, tokens: Iterator[str]) -> Choice:
+        """Reads up to the bracket that closes."""
+        bodies: list[list[Any]] = [[]]
+        weights = [1]
+        for token in tokens:
+            if token == "]":
+                return Choice([_with_options(body) for body in bodies], weights)
+            if token == "|":
+                bodies.append([])
+                weights.append(1)
+            elif token == "[":
+                bodies[-1].append(self._alternatives(tokens))
+            elif token[0] == "{":
+                bodies[-1].append(self._hole(token[1:-1]))
+            elif token[0] == "<":
+                bodies[-1].append(Rule(self.rules, token[1:-1]))
+            else:
+                weight = None if bodies[-1] else self.WEIGHT.match(token)
+                if weight:
+                    weights[-1] = int(weight[1])
+                    token = token[weight.end() :]
+                if token:
+                    bodies[-1].append(token)
+        raise ValueError("a bracket of a template is not closed")
+
+    def _hole(self, hole: str) -> Draw | Remember | Known:
+        if "=" in hole:
+            name, source = hole.split("=")
+            head, *rest = source.split(".")
+            if head in self.lexicons:
+                return Draw(name, self.lexicons[head], rest[0] if rest else "text")
+            return Draw(name, self._path(source), "text")
+        if ":" in hole:
+            name, source = hole.split(":")
+            return Remember(name, self._path(source))
+        return Known(self._path(hole))
+
+    def _path(self, dotted: str) -> tuple[str, ...]:
+        head, *rest = dotted.split(".")
+        return (*self.shorthand.get(head, (head,)), *rest)
+
+
+def _with_options(body: list[Any]) -> list[Any]:
+    """Lets what follows an optional phrase become part of its alternatives.
+
+    An empty alternative begins every other one. Carried on to the end of its template, it does not.
+    """
+    for at in range(len(body) - 2, -1, -1):
+        node = body[at]
+        if isinstance(node, Choice) and () in node.bodies:
+            rest = tuple(body[at + 1 :])
+            body[at:] = [Choice([option + rest for option in node.bodies], node.weights.weights)]
+    return body
+
+
+def rules_of(source: str) -> dict[str, str]:
+    """Splits a text of rules into their templates.
+
+    A rule is its name and a colon on a line, and then alternatives, each of which starts with
+    "- " and may go on over several lines.
+    """
+    rules: dict[str, list[str]] = {}
+    for line in source.splitlines():
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        if not line.startswith(" ") and text.endswith(":"):
+            rules[text[:-1]] = alternatives = []
+        elif text.startswith("- "):
+            alternatives.append(text[2:])
+        else:
+            alternatives[-1] += " " + text
+    return {name: "|".join(alternatives) for name, alternatives in rules.items()}

@@ -1,0 +1,342 @@
+"""The language of the stories: sampling, exact scores, and what they say about a text.
+
+For a model q and the language p, the expected loss on stories drawn from p is
+
+    E[-log q(story)] = E[-log p(story)] + KL(p || q)  >=  E[-log p(story)],
+
+so -log p of the very stories that a model is evaluated on is the floor of its loss, and the gap to
+the floor is what is left to learn. Chapter 7 (data).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Literal, get_args
+
+from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
+from decoder_only.stories.world import MOST_CHARACTERS, build_grammar
+
+__all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]
+
+Split = Literal["train", "validation"]
+FEWEST_CHARACTERS = 16
+VALIDATION_SHARE = 1 / 16
+
+
+def split_of(text: str) -> Split:
+    """The split to which a story belongs, whatever seed wrote it: a matter of its CRC-32."""
+    return "validation" if zlib.crc32(text.encode()) < VALIDATION_SHARE * 2**32 else "train"
+
+
+@dataclass(frozen=True)
+class Story:
+    """A story, and the natural logarithm of its probability under the language that wrote it."""
+
+    text: str
+    log_prob: float
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The exact score of some stories: no model can expect to do better on them."""
+
+    nats: float
+    bytes: int
+    stories: int
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nats / math.log(2) / self.bytes
+
+    def nats_per_token(self, n_tokens: int) -> float:
+        """The floor of a mean loss over ``n_tokens``, the tokens that the stories come to."""
+        if n_tokens < 1:
+            raise ValueError(f"n_tokens must be at least 1, got {n_tokens}")
+        return self.nats / n_tokens
+
+
+@dataclass(frozen=True)
+class Entropy:
+    """The entropy rate of the language in bits per byte, estimated with its standard error."""
+
+    bits_per_byte: float
+    standard_error: float
+    nats_per_story: float
+    bytes_per_story: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The verdict of the language on a text.
+
+    ``at`` is the number of characters that some story begins with; ``expected`` holds what could
+    have followed them, most probable first, each with its probability given what stood before.
+    ``read_log_prob`` is the log-probability of the choices settled up to there.
+    """
+
+    text: str
+    in_language: bool
+    log_prob: float
+    at: int
+    read_log_prob: float
+    expected: tuple[tuple[str, float], ...]
+
+    @property
+    def read(self) -> str:
+        return self.text[: self.at]
+
+    @property
+    def found(self) -> str:
+        return self.text[self.at :]
+
+    def __str__(self) -> str:
+        if self.in_language:
+            bits = -self.log_prob / math.log(2) / len(self.text)
+            return f"A story of the language: {self.log_prob:.3f} nats, {bits:.3f} bits per byte."
+        lines = [
+            f"After {self.at} of {len(self.text)} characters, the text leaves the language.",
+            f"  it read      {_tail(self.read)}",
+            f"  then found   {_head(self.found) or '(the end)'}",
+        ]
+        if not self.expected:
+            return "\n".join([*lines, "  where the story was over."])
+        for number, (text, probability) in enumerate(self.expected[:5]):
+            label = "not" if number == 0 else ""
+            lines.append(f"  {label:12} {_head(text)}   p = {probability:.3f}")
+        if len(self.expected) > 5:
+            lines.append(f"  {'':12} or {len(self.expected) - 5} more")
+        return "\n".join(lines)
+
+
+def _head(text: str, width: int = 40) -> str:
+    return json.dumps(text[:width])[:-1] + ("..." if len(text) > width else '"') if text else ""
+
+
+def _tail(text: str, width: int = 40) -> str:
+    return ('"...' if len(text) > width else '"') + json.dumps(text[-width:])[1:]
+
+
+class StoryLanguage:
+    """A language of short stories, in which the probability of a text is known exactly.
+
+    ``seed`` picks the world: who there is and what is true of them. ``n_characters`` is the number
+    of people, and grows the lists of things, foods and places along with it. ``exponent`` is
+    Zipf's: the r-th most common person, thing, food or place is r ** -exponent as likely as the
+    first, so 0 makes all alike, and a larger exponent leaves less to learn.
+
+    Raises ``TypeError`` or ``ValueError`` for sizes that no world can have.
+    """
+
+    def __init__(self, *, seed: int = 0, n_characters: int = 1024, exponent: float = 1.0) -> None:
+        for name, value in (("seed", seed), ("n_characters", n_characters)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name} must be a whole number, got {value!r}")
+        if not FEWEST_CHARACTERS <= n_characters <= MOST_CHARACTERS:
+            raise ValueError(
+                f"n_characters must be from {FEWEST_CHARACTERS} to {MOST_CHARACTERS}, "
+                f"got {n_characters}"
+            )
+        if not isinstance(exponent, int | float) or not 0 <= exponent <= 4:
+            raise ValueError(f"exponent must be a number from 0 to 4, got {exponent!r}")
+        self.seed = seed
+        self.n_characters = n_characters
+        self.exponent = float(exponent)
+        self.grammar = build_grammar(seed=seed, n_characters=n_characters, exponent=exponent)
+        self._story = self.grammar.rules["story"]
+
+    def __repr__(self) -> str:
+        return (
+            f"StoryLanguage(seed={self.seed}, n_characters={self.n_characters}, "
+            f"exponent={self.exponent})"
+        )
+
+    # ------------------------------------------------------------------------------- writing
+
+    def sample(self, rng: Random) -> Story:
+        """One story, with the log-probability that its writing recorded."""
+        writer = Writer(rng.random)
+        tell(self._story, writer, {})
+        return Story("".join(writer.parts), writer.log_prob)
+
+    def stories(self, *, split: Split = "train", seed: int = 0) -> Iterator[str]:
+        """Stories without end, the same for the same seed on every machine.
+
+        The splits never share a story, because a story's split depends on its text alone. Each
+        split is the language thinned by a hash that has nothing to do with what the stories say,
+        so the score of a validation set under the language remains its floor. A model could go
+        below it only by computing CRC-32, and then by no more than log(16) nats per story.
+        """
+        if split not in get_args(Split):
+            raise ValueError(f'split must be "train" or "validation", got {split!r}')
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise TypeError(f"seed must be a whole number, got {seed!r}")
+        return self._stories(split, seed)
+
+    def _stories(self, split: Split, seed: int) -> Iterator[str]:
+        rng = Random(f"stories {seed}")
+        while True:
+            text = self.sample(rng).text
+            if split_of(text) == split:
+                yield text
+
+    # ------------------------------------------------------------------------------- reading
+
+    def log_prob(self, text: str) -> float:
+        """The log-probability of a whole story in nats; minus infinity for any other text."""
+        reader = Reader(text)
+        try:
+            tell(self._story, reader, {})
+        except Departure:
+            return -math.inf
+        return reader.log_prob if reader.at == len(text) else -math.inf
+
+    def explain(self, text: str) -> Explanation:
+        """Whether a text is a story, or else where it stops being one and what could follow."""
+        reader = Reader(text)
+        try:
+            tell(self._story, reader, {})
+        except Departure as departure:
+            at, expected = _furthest(text, reader.at, departure.expected)
+            return Explanation(text, False, -math.inf, at, reader.log_prob, expected)
+        whole = reader.at == len(text)
+        log_prob = reader.log_prob if whole else -math.inf
+        return Explanation(text, whole, log_prob, reader.at, reader.log_prob, ())
+
+    def surprisal(self, text: str) -> list[float]:
+        """-log P(character | the text before it) in nats, for each character of a story.
+
+        They add up to ``-log_prob(text)``: this is the loss that a perfect model of characters
+        would have, one by one. Added up over the characters of a token, it is a token's.
+        Raises ``ValueError`` for a text that is not a story.
+        """
+        meter = _Meter(text)
+        try:
+            tell(self._story, meter, {})
+        except Departure:
+            meter.at = -1
+        if meter.at != len(text):
+            raise ValueError(f"not a story of this language.\n{self.explain(text)}")
+        return meter.nats
+
+    # ------------------------------------------------------------------------------ the floor
+
+    def floor(self, stories: Iterable[str]) -> Floor:
+        """The exact score of these stories. Raises ``ValueError`` for a text that is not one."""
+        nats, size, count = 0.0, 0, 0
+        for count, text in enumerate(stories, start=1):
+            log_prob = self.log_prob(text)
+            if log_prob == -math.inf:
+                raise ValueError(
+                    f"story {count - 1} is not of this language.\n{self.explain(text)}"
+                )
+            nats -= log_prob
+            size += len(text.encode())
+        if not count:
+            raise ValueError("the floor needs at least one story, got none")
+        return Floor(nats, size, count)
+
+    def entropy(self, *, n_stories: int = 2000, seed: int = 0) -> Entropy:
+        """The entropy rate, estimated from stories drawn anew from the whole language."""
+        if n_stories < 2:
+            raise ValueError(f"n_stories must be at least 2, got {n_stories}")
+        rng = Random(f"entropy {seed}")
+        drawn = [self.sample(rng) for _ in range(n_stories)]
+        nats = [-story.log_prob for story in drawn]
+        sizes = [len(story.text.encode()) for story in drawn]
+        rate = sum(nats) / sum(sizes)
+        # A ratio of two means: its error is that of the residuals, over the mean size.
+        residual = sum((n - rate * size) ** 2 for n, size in zip(nats, sizes, strict=True))
+        error = math.sqrt(residual / (n_stories - 1) / n_stories) / (sum(sizes) / n_stories)
+        return Entropy(
+            bits_per_byte=rate / math.log(2),
+            standard_error=error / math.log(2),
+            nats_per_story=sum(nats) / n_stories,
+            bytes_per_story=sum(sizes) / n_stories,
+        )
+
+    # ------------------------------------------------------------------------------ the world
+
+    @property
+    def characters(self) -> list[str]:
+        """Everybody's name, the most common first."""
+        return [person["text"] for person in self.grammar.lexicons["people"].entries]
+
+    def facts(self, name: str) -> dict[str, str]:
+        """What is true of a character in every story. Raises ``KeyError`` for a stranger."""
+        for person in self.grammar.lexicons["people"].entries:
+            if person["text"] == name:
+                break
+        else:
+            raise KeyError(f"nobody in this world is called {name!r}")
+        pet = person["pet"]
+        return {
+            "friend": person["friend"]["text"],
+            "pet": f"{pet['text']} the {pet['kind']}",
+            "favourite food": person["food"]["text"],
+            "treasure": person["toy"]["text"],
+            "favourite place": person["haunt"]["text"],
+            "home": f"{person['home']['text']} on {person['street']}",
+            "afraid of": person["fear"]["text"],
+            "likes": person["hobby"]["text"],
+            "in trouble": person["habit"]["text"],
+        }
+
+
+def _furthest(
+    text: str, start: int, expected: list[tuple[str, float]]
+) -> tuple[int, tuple[tuple[str, float], ...]]:
+    """How far the text agrees with one of the continuations, and what those that agree go on to."""
+
+    def agreement(lead: str) -> int:
+        length = 0
+        while text[start + length : start + length + 1] == lead[length : length + 1]:
+            length += 1
+        return length
+
+    agreements = [(agreement(lead), lead, share) for lead, share in expected]
+    longest = max(length for length, _, _ in agreements)
+    agreeing = [(lead[longest:], share) for length, lead, share in agreements if length == longest]
+    total = math.fsum(share for _, share in agreeing)
+    ranked = sorted(((share / total, rest) for rest, share in agreeing), key=lambda pair: -pair[0])
+    return start + longest, tuple((rest, share) for share, rest in ranked)
+
+
+class _Meter(Reader):
+    """Spreads the surprise of each choice over the characters that settle it.
+
+    Read so far, the text leaves the alternative that will be taken with some posterior
+    probability. It starts as the alternative's prior and ends as one; each character is charged
+    for the rise, in logarithms, that it brings.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.nats = [0.0] * len(text)
+
+    def choose(self, choice: Any, weights: Any, used: Any, memory: Memory) -> int:
+        index = super().choose(choice, weights, used, memory)
+        mine: list[tuple[str, float]] = []
+        rivals: list[tuple[str, float]] = []
+        for body, share in choice.alternatives(memory):
+            begun = [(lead, share * share_of_lead) for lead, share_of_lead in leads(body, memory)]
+            taken = any(self.text.startswith(lead, self.at) for lead, _ in begun)
+            (mine if taken else rivals).extend(begun)
+        at, offset, posterior = self.at, 0, _posterior(mine, rivals)
+        while rivals:
+            letter = self.text[at + offset]
+            mine = [pair for pair in mine if pair[0][offset : offset + 1] == letter]
+            rivals = [pair for pair in rivals if pair[0][offset : offset + 1] == letter]
+            before, posterior = posterior, _posterior(mine, rivals)
+            self.nats[at + offset] += math.log(posterior / before)
+            offset += 1
+        return index
+
+
+def _posterior(mine: list[tuple[str, float]], rivals: list[tuple[str, float]]) -> float:
+    own = math.fsum(mass for _, mass in mine)
+    return own / (own + math.fsum(mass for _, mass in rivals))

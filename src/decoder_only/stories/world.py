@@ -1,0 +1,250 @@
+"""The world of the stories: who there is, and what is true of them in every story.
+
+A world is drawn once from its seed. Each person has a home, a friend, a pet, a favourite food, a
+treasure, a place to go, a fear and some habits. All of them are drawn with heavy-tailed (Zipf-like)
+weights, the r-th most common being r ** -exponent as likely as the first; but once drawn, they are
+as fixed for the thousandth person as they are for the first. To know them takes memory: about a
+hundred bits per person. Chapter 7 (data).
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from decoder_only.stories import lexicon as words
+from decoder_only.stories.grammar import Grammar, Lexicon, Weights
+from decoder_only.stories.tales import TALES
+
+__all__ = ["MOST_CHARACTERS", "build_grammar"]
+
+MOST_CHARACTERS = 16384
+
+Record = dict[str, Any]
+
+PRONOUNS = {
+    "she": {"she": "she", "her": "her", "him": "her", "herself": "herself", "child": "girl"},
+    "he": {"she": "he", "her": "his", "him": "him", "herself": "himself", "child": "boy"},
+}
+# Templates may say {friend} for {hero.friend}: the hero is on every page.
+OF_THE_HERO = (
+    *("she", "her", "him", "herself", "She", "Her", "child"),
+    *("friend", "pet", "food", "toy", "haunt", "home", "street", "fear", "hobby", "habit"),
+)
+
+
+def build_grammar(*, seed: int, n_characters: int, exponent: float) -> Grammar:
+    """The world of that seed, and the tales told in it."""
+    rng = Random(f"world {seed}")
+    size = max(64, n_characters)
+    lexicons = {
+        name: Lexicon(entries, zipf_weights(len(entries), exponent))
+        for name, entries in {
+            "people": people(rng, n_characters),
+            "things": shuffled(rng, things())[:size],
+            "foods": shuffled(rng, foods())[:size],
+            "places": shuffled(rng, places())[:size],
+            "animals": shuffled(rng, animals()),
+            "plants": shuffled(rng, plants()),
+            "folk": shuffled(rng, folk()),
+            "crafts": shuffled(rng, crafts()),
+            "weathers": shuffled(rng, weathers()),
+            "days": days(),
+        }.items()
+    }
+    for person in lexicons["people"].entries:
+        settle(rng, person, lexicons, exponent)
+    for person in lexicons["people"].entries:
+        set_aside(person)
+    grammar = Grammar(
+        TALES, lexicons=lexicons, shorthand={name: ("hero", name) for name in OF_THE_HERO}
+    )
+    compile_records(grammar)
+    return grammar
+
+
+def zipf_weights(size: int, exponent: float) -> list[int]:
+    """Weights of the ranks 1 to ``size``, in whole numbers."""
+    return [max(1, round(1e9 / rank**exponent)) for rank in range(1, size + 1)]
+
+
+def shuffled(rng: Random, items: list[Any]) -> list[Any]:
+    # random.shuffle may change between versions of Python; random.random does not.
+    return [item for _, _, item in sorted((rng.random(), i, item) for i, item in enumerate(items))]
+
+
+# ------------------------------------------------------------------------------------- records
+
+
+def people(rng: Random, count: int) -> list[Record]:
+    """Common names first, then as many names put together from syllables as are wanted."""
+    common = [(name, "she") for name in words.GIRLS] + [(name, "he") for name in words.BOYS]
+    built = [
+        (start + middle + end, she)
+        for start in words.NAME_STARTS
+        for middle in words.NAME_MIDDLES
+        for she, ends in words.NAME_ENDS.items()
+        for end in ends
+    ]
+    names: dict[str, str] = {}
+    beginnings: set[str] = set()
+    for name, she in shuffled(rng, common) + shuffled(rng, built):
+        if len(names) == count:
+            break
+        starts = {name[:length] for length in range(1, len(name) + 1)}
+        # No name begins another one, or "Ann" could not be told from "Anna".
+        if name not in beginnings and not any(start in names for start in starts):
+            names[name] = she
+            beginnings |= starts
+    return [{"text": name, **pronouns(she)} for name, she in names.items()]
+
+
+def pronouns(she: str) -> Record:
+    words_for = PRONOUNS[she]
+    return {**words_for, "She": she.capitalize(), "Her": words_for["her"].capitalize()}
+
+
+def with_article(words_after: str) -> str:
+    return ("an " if words_after[0] in "aeiou" else "a ") + words_after
+
+
+def things() -> list[Record]:
+    return [
+        {"text": f"{adjective} {noun}", "a": with_article(f"{adjective} {noun}"), "noun": noun}
+        | {"used": used, "close": "<close.toy>"}
+        for adjective in words.ADJECTIVES
+        for noun, used in words.THINGS.items()
+    ]
+
+
+def foods() -> list[Record]:
+    return [
+        {
+            "text": f"{flavour} {dish}",
+            "Text": f"{flavour} {dish}".capitalize(),
+            "some": some.format(flavour),
+            "it": it,
+        }
+        | {"was": "was" if it == "it" else "were", "close": "<close.food>"}
+        for flavour in words.FLAVOURS
+        for dish, (some, it) in words.DISHES.items()
+    ]
+
+
+def places() -> list[Record]:
+    found = []
+    for kind, (at, nooks) in words.PLACES.items():
+        spots = [{"text": nook, "Text": nook.capitalize()} for nook in nooks.split(", ")]
+        corners = Lexicon(spots, [1] * len(spots))
+        named = [f"the {kind.lower()}", *(f"{name} {kind}" for name in words.PLACE_NAMES)]
+        found += [
+            {"text": name, "at": f"{at} {name}", "nooks": corners, "close": "<close.haunt>"}
+            for name in named
+        ]
+    return found
+
+
+def animals() -> list[Record]:
+    return [
+        {"text": kind, "a": with_article(kind), "sound": sound, "cried": cried}
+        for kind, (sound, cried, *_) in words.ANIMALS.items()
+    ]
+
+
+def plants() -> list[Record]:
+    return [{"text": plant, "grown": grown} for plant, grown in words.PLANTS.items()]
+
+
+def crafts() -> list[Record]:
+    return [
+        {"text": craft, "a": with_article(craft), "well": well, "badly": badly}
+        for craft, (well, badly) in words.CRAFTS.items()
+    ]
+
+
+def folk() -> list[Record]:
+    return [
+        {"text": who, "Text": who[0].upper() + who[1:], "motto": motto, **pronouns(she)}
+        for who, (she, motto) in words.FOLK.items()
+    ]
+
+
+def weathers() -> list[Record]:
+    keys = ("was", "scene", "meanwhile", "end")
+    return [
+        {"text": adjective, "a": with_article(adjective), "close": "<close.weather>"}
+        | dict(zip(keys, lines, strict=True))
+        for adjective, lines in words.WEATHERS.items()
+    ]
+
+
+def days() -> list[Record]:
+    following = words.DAYS[1:] + words.DAYS[:1]
+    week = {day: {"text": day, "close": "<close.day>"} for day in words.DAYS}
+    for day, after in zip(words.DAYS, following, strict=True):
+        week[day]["next"] = week[after]
+    return list(week.values())
+
+
+# --------------------------------------------------------------------------------------- facts
+
+
+def settle(rng: Random, person: Record, lexicons: dict[str, Lexicon], exponent: float) -> None:
+    """Decides, once and for all, what is true of a person."""
+
+    def pick(options: list[Any]) -> Any:
+        return options[Weights(zipf_weights(len(options), exponent)).draw(rng.random())]
+
+    def draw(name: str) -> Record:
+        source = lexicons[name]
+        return source.entries[source.weights.draw(rng.random())]
+
+    person["friend"] = draw("people")
+    while person["friend"] is person:
+        person["friend"] = draw("people")
+    person["food"] = draw("foods")
+    person["toy"] = draw("things")
+    person["haunt"] = draw("places")
+    person["home"] = {"text": pick(words.DWELLINGS), "close": "<close.home>"}
+    person["street"] = f"{pick(words.STREET_NAMES)} {pick(words.STREETS)}"
+    fear = pick(words.FEARS)
+    person["fear"] = {"text": fear, "Text": fear.capitalize(), "close": "<close.fear>"}
+    person["hobby"] = {"text": pick(words.HOBBIES), "close": "<close.hobby>"}
+    person["habit"] = {"text": pick(words.HABITS).format(**person), "close": "<close.habit>"}
+    person["pet"] = pet(pick, "she" if rng.random() < 0.5 else "he")
+
+
+def pet(pick: Any, she: str) -> Record:
+    kind = pick(list(words.ANIMALS))
+    sound, cried, glad, naughty, went = words.ANIMALS[kind]
+    known = {"text": pick(words.PET_NAMES), "kind": kind, "a": with_article(kind), "sound": sound}
+    known |= {"cried": cried, "naughty": naughty, "went": went, "close": "<close.pet>"}
+    own = pronouns(she)
+    return {**known, **own, "glad": glad.format(**own)}
+
+
+def set_aside(person: Record) -> None:
+    """A story about a person does not draw what belongs to the person's life, nor the friend's."""
+    own = [person, *(person[fact] for fact in ("friend", "food", "toy", "haunt"))]
+    own += [person["friend"][fact] for fact in ("food", "toy", "haunt")]
+    uses = [record["uses"][0] for record in own]
+    person["uses"] = tuple(dict.fromkeys(uses))
+
+
+def compile_records(grammar: Grammar) -> None:
+    """Compiles the templates that hang on words, such as how a closing line recalls them."""
+    compiled: dict[str, Any] = {}
+    seen: set[int] = set()
+    ahead = [entry for source in grammar.lexicons.values() for entry in source.entries]
+    while ahead:
+        record = ahead.pop()
+        if id(record) in seen:
+            continue
+        seen.add(id(record))
+        for key, value in record.items():
+            if type(value) is dict:
+                ahead.append(value)
+            elif type(value) is str and value[0] == "<":
+                if value not in compiled:
+                    compiled[value] = grammar.compile(value)
+                record[key] = compiled[value]
