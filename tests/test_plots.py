@@ -24,8 +24,9 @@ every_way = pytest.mark.parametrize("lit", WAYS, ids=str)
 
 
 @pytest.fixture(autouse=True)
-def _no_figure_stays_open():
-    yield
+def _no_figure_and_no_setting_stays():
+    with mpl.rc_context():
+        yield
     plt.close("all")
 
 
@@ -130,6 +131,7 @@ def test_an_unknown_part_is_named_with_those_that_exist():
 
 
 def test_style_leaves_the_defaults_as_they_were():
+    mpl.rcdefaults()
     before = dict(mpl.rcParams)
     with plots.style():
         assert mpl.rcParams["axes.spines.top"] is False
@@ -141,6 +143,7 @@ def test_style_leaves_the_defaults_as_they_were():
 
 
 def test_style_leaves_them_after_an_error():
+    mpl.rcdefaults()
     before = dict(mpl.rcParams)
     with pytest.raises(RuntimeError), plots.style():
         raise RuntimeError
@@ -148,12 +151,11 @@ def test_style_leaves_them_after_an_error():
 
 
 def test_use_style_sets_the_defaults():
-    with mpl.rc_context():
-        plots.use_style()
-        figure, ax = plt.subplots()
-        assert figure.get_facecolor() == (1, 1, 1, 1)
-        assert figure.dpi > 100
-        assert not ax.spines["top"].get_visible()
+    plots.use_style()
+    figure, ax = plt.subplots()
+    assert figure.get_facecolor() == (1, 1, 1, 1)
+    assert figure.dpi > 100
+    assert not ax.spines["top"].get_visible()
 
 
 def test_import_sets_nothing():
