@@ -1,6 +1,7 @@
 """Parameter groups, AdamW and the learning rate's course."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -86,7 +87,7 @@ def test_the_rate_rises_in_a_line_falls_along_a_cosine_and_stays_within_bounds(s
     assert rates[total:] == [final] * 3
     # No jump: a step changes the rate by at most a line's slope or the cosine's steepest one.
     steepest = max(peak / max(warmup, 1), (peak - final) * math.pi / 2 / (total - warmup))
-    changes = [abs(after - before) for before, after in zip(rates, rates[1:], strict=False)]
+    changes = [abs(after - before) for before, after in pairwise(rates)]
     assert max(changes) <= steepest * (1 + 1e-9)
 
 

@@ -12,6 +12,7 @@ Chapter 9.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,12 +20,14 @@ from torch import Tensor
 
 from decoder_only.data import END_OF_TEXT
 from decoder_only.model import GPT
-from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.tokenization import BytePairTokenizer, pretokenize
 
 __all__ = ["apply_temperature", "generate", "keep_top_k", "keep_top_p", "write"]
 
 
-def apply_temperature(logits: Float[Tensor, "b v"], temperature: float) -> Float[Tensor, "b v"]:
+def apply_temperature(
+    logits: Float[Tensor, "b v"], temperature: int | float
+) -> Float[Tensor, "b v"]:
     """Divide the logits, so that softmax gives probabilities to the power 1 / temperature.
 
     Args:
@@ -79,13 +82,13 @@ def generate(
     ids: Int[Tensor, "b s"],
     *,
     max_new_tokens: int,
-    temperature: float = 1.0,
+    temperature: int | float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
     generator: torch.Generator | None = None,
     stop_id: int | None = None,
     n_allowed: int | None = None,
-    first_allowed: Bool[Tensor, "v"] | None = None,
+    restrict: Callable[[Int[Tensor, "b s"]], Bool[Tensor, "b v"] | None] | None = None,
 ) -> Int[Tensor, "b _"]:
     """Continue each row by `max_new_tokens` tokens, one at a time.
 
@@ -103,7 +106,8 @@ def generate(
             are, the model is not asked again.
         n_allowed: only ids below it may come out, for a model whose vocabulary is larger than its
             tokenizer's.
-        first_allowed: which tokens may come first, True for those.
+        restrict: called with the rows so far, says which tokens may follow each, True for those;
+            None leaves all.
 
     Returns:
         Shape (b, s + n): the rows and their continuations.
@@ -117,12 +121,12 @@ def generate(
     n_given = ids.shape[1]
     finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     try:
-        for step in range(max_new_tokens):
+        for _ in range(max_new_tokens):
             logits = model(ids[:, -model.config.context_length :])[:, -1].float()
             if n_allowed is not None:
                 logits[:, n_allowed:] = -math.inf
-            if step == 0 and first_allowed is not None:
-                logits = logits.masked_fill(~first_allowed, -math.inf)
+            if restrict is not None and (allowed := restrict(ids)) is not None:
+                logits = logits.masked_fill(~allowed.to(logits.device), -math.inf)
             chosen = _choose(logits, temperature, top_k, top_p, generator).to(ids)
             if stop_id is not None:
                 chosen = chosen.masked_fill(finished, stop_id)
@@ -143,7 +147,7 @@ def write(
     *,
     count: int = 1,
     max_new_tokens: int = 200,
-    temperature: float = 1.0,
+    temperature: int | float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
     generator: torch.Generator | None = None,
@@ -151,63 +155,92 @@ def write(
 ) -> list[str]:
     """Texts that begin with a prompt and go on to the end of text, or for `max_new_tokens`.
 
-    The prompt's last token is written anew. "Once upon a ti" ends in the token "ti", which a
-    model has hardly ever seen before "me", because in its training that was one token, " time".
-    So the last token is taken back, and only tokens that begin with its bytes may come in its
-    place: " time" for a prompt that ends in " ti" or in a single space.
+    A prompt may stop where no token does. "a ti" becomes other tokens than the beginning of
+    "a time", so a model asked to go on after them sees what it never saw in training. The prompt's
+    last word is therefore handed over as text: the model chooses the tokens that spell it, and
+    may run over its end.
 
     Args:
         model: trained on the tokenizer's ids.
         tokenizer: with the special token `<|endoftext|>`, which may stand in the prompt too.
         prompt: what the texts begin with.
         count: number of texts, written side by side.
-        max_new_tokens, temperature, top_k, top_p, generator: see `generate`.
-        from_start: put the end-of-text token before the prompt, since it begins a document. An
-            empty prompt needs this, and always gets it.
+        max_new_tokens: tokens behind the prompt, at most.
+        temperature, top_k, top_p, generator: see `generate`.
+        from_start: the prompt begins a document, so the end-of-text token comes before it. An
+            empty prompt always gets it.
 
     Returns:
         The texts, prompt included.
     """
     end = tokenizer.special_tokens[END_OF_TEXT]
-    ids = tokenizer.encode(prompt, allowed_special=frozenset(tokenizer.special_tokens))
-    has_bar = from_start or not ids
-    ids = [end, *ids] if has_bar else ids
-    first_allowed = None
-    if len(ids) > 1 and ids[-1] != end:
-        first_allowed = _extensions(ids.pop(), model, tokenizer)
+    head, word = _without_last_word(prompt, tokenizer)
+    ids = [end] * from_start + _encode(head, tokenizer)
+    if not ids:  # nothing to ask the model with: take the word as it is
+        head, word, ids = prompt, "", _encode(prompt, tokenizer) or [end]
+    device = next(model.parameters()).device
     rows = generate(
         model,
-        torch.tensor([ids] * count, device=next(model.parameters()).device),
-        max_new_tokens=max_new_tokens + (first_allowed is not None),
+        torch.tensor([ids] * count, device=device),
+        max_new_tokens=max_new_tokens + len(_encode(word, tokenizer)),
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         generator=generator,
         stop_id=end,
         n_allowed=tokenizer.vocab_size,
-        first_allowed=first_allowed,
+        restrict=_Spelling(word, tokenizer, n_given=len(ids), vocab_size=model.config.vocab_size),
     )
     texts = []
     for row in rows[:, len(ids) :].tolist():
         written = row[: row.index(end)] if end in row else row
-        texts.append(tokenizer.decode([*ids[has_bar:], *written]))
+        texts.append(head + tokenizer.decode(written))
     return texts
 
 
-def _extensions(token: int, model: GPT, tokenizer: BytePairTokenizer) -> Bool[Tensor, "v"]:
-    """Which tokens begin with all the bytes of this one."""
-    stem = tokenizer.token_bytes(token)
-    special = set(tokenizer.special_tokens.values())
-    allowed = torch.zeros(model.config.vocab_size, dtype=torch.bool)
-    for candidate in range(tokenizer.vocab_size):
-        if candidate not in special and tokenizer.token_bytes(candidate).startswith(stem):
-            allowed[candidate] = True
-    return allowed.to(next(model.parameters()).device)
+def _encode(text: str, tokenizer: BytePairTokenizer) -> list[int]:
+    return tokenizer.encode(text, allowed_special={END_OF_TEXT})
+
+
+def _without_last_word(prompt: str, tokenizer: BytePairTokenizer) -> tuple[str, str]:
+    """The prompt in two: what the tokenizer cuts alike whatever follows, and the last word."""
+    words = list(pretokenize(prompt.rpartition(END_OF_TEXT)[2], tokenizer.pattern))
+    word = words[-1] if words else ""
+    return prompt[: len(prompt) - len(word)], word
+
+
+class _Spelling:
+    """Allows those tokens that spell a word, or what is left of it, and perhaps go beyond."""
+
+    def __init__(
+        self, word: str, tokenizer: BytePairTokenizer, *, n_given: int, vocab_size: int
+    ) -> None:
+        self.word, self.tokenizer = word.encode(), tokenizer
+        self.n_given, self.vocab_size = n_given, vocab_size
+        special = set(tokenizer.special_tokens.values())
+        ordinary = (token for token in range(tokenizer.vocab_size) if token not in special)
+        self.tokens = {token: tokenizer.token_bytes(token) for token in ordinary}
+        self.known: dict[bytes, Tensor] = {}
+
+    def __call__(self, ids: Int[Tensor, "b s"]) -> Bool[Tensor, "b v"] | None:
+        written = ids[:, self.n_given :].tolist()
+        if len(written[0]) >= len(self.word):  # a byte at least for each token
+            return None
+        left = [self.word[len(self.tokenizer.decode_bytes(row)) :] for row in written]
+        return torch.stack([self._allowed(rest) for rest in left])
+
+    def _allowed(self, rest: bytes) -> Bool[Tensor, "v"]:
+        if rest not in self.known:
+            allowed = torch.full((self.vocab_size,), not rest)
+            for token, spelled in self.tokens.items():
+                allowed[token] = spelled.startswith(rest) or rest.startswith(spelled)
+            self.known[rest] = allowed
+        return self.known[rest]
 
 
 def _choose(
     logits: Float[Tensor, "b v"],
-    temperature: float,
+    temperature: int | float,
     top_k: int | None,
     top_p: float | None,
     generator: torch.Generator | None,
@@ -227,7 +260,7 @@ def _choose(
 
 
 def _check_settings(
-    model: GPT, ids: Tensor, max_new_tokens: int, temperature: float, n_allowed: int | None
+    model: GPT, ids: Tensor, max_new_tokens: int, temperature: int | float, n_allowed: int | None
 ) -> None:
     vocab_size = model.config.vocab_size
     _require("max_new_tokens", max_new_tokens, max_new_tokens >= 0, "0 or more")

@@ -1,0 +1,293 @@
+"""Sampling: the filters, the loop, and texts from prompts."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoder_only import GPT, GPTConfig
+from decoder_only.generation import apply_temperature, generate, keep_top_k, keep_top_p, write
+from decoder_only.tokenization import BytePairTokenizer
+
+V = 12
+
+
+def tiny(**settings) -> GPT:
+    shape = {"vocab_size": V, "context_length": 8, "d_model": 16, "n_layers": 1, "n_heads": 2}
+    model = GPT(GPTConfig(**{**shape, **settings}), generator=seeded(0))
+    with torch.no_grad():  # far from uniform, so that one token is clearly the likeliest
+        model.embedding.weight.mul_(30)
+    return model
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@st.composite
+def rows_of_logits(draw):
+    values = st.floats(-8, 8, width=32)
+    # Few distinct values, so that ties are common.
+    values = st.one_of(values, st.sampled_from([-1.0, 0.0, 2.0]))
+    size = draw(st.integers(1, 10))
+    return torch.tensor(draw(st.lists(st.lists(values, min_size=size, max_size=size), min_size=1)))
+
+
+# ---------------------------------------------------------------------------------------- filters
+
+
+@given(rows_of_logits(), st.floats(0.1, 10))
+def test_temperature_raises_probabilities_to_a_power(logits, temperature):
+    expected = logits.double().softmax(dim=-1) ** (1 / temperature)
+    expected /= expected.sum(dim=-1, keepdim=True)
+    found = apply_temperature(logits.double(), temperature).softmax(dim=-1)
+    torch.testing.assert_close(found, expected)
+
+
+@given(rows_of_logits(), st.integers(1, 12))
+def test_top_k_keeps_exactly_the_k_largest(logits, k):
+    kept = keep_top_k(logits, k)
+    stays = kept > -math.inf
+    k = min(k, logits.shape[-1])
+    assert (stays.sum(dim=-1) == k).all()
+    assert torch.equal(kept[stays], logits[stays])
+    lowest_kept = kept.masked_fill(~stays, math.inf).amin(dim=-1)
+    highest_dropped = logits.masked_fill(stays, -math.inf).amax(dim=-1)
+    assert (highest_dropped <= lowest_kept).all()
+
+
+@given(rows_of_logits(), st.floats(0.01, 0.999))
+def test_top_p_keeps_the_smallest_set_of_the_likeliest_that_holds_p(logits, p):
+    logits = logits.double()
+    kept = keep_top_p(logits, p)
+    probability = logits.softmax(dim=-1)
+    for row, stays in zip(probability, kept > -math.inf, strict=True):
+        mass, least = row[stays].sum(), row[stays].min()
+        assert mass >= p - 1e-9
+        assert mass - least < p + 1e-9, "one token fewer would have done"
+        assert row[~stays].numel() == 0 or row[~stays].max() <= least
+
+
+def test_filters_leave_what_others_dropped_dropped():
+    logits = torch.tensor([[3.0, 2.0, 1.0, -math.inf]])
+    assert keep_top_p(keep_top_k(logits, 2), 0.99).tolist() == [[3.0, 2.0, -math.inf, -math.inf]]
+    assert keep_top_k(logits, 4).tolist() == logits.tolist()
+    assert keep_top_p(logits, 1.0).tolist() == logits.tolist()
+
+
+def test_filters_by_hand():
+    logits = torch.tensor([[0.1, 0.5, 0.15, 0.25]]).log()
+    survivors = [(keep_top_p(logits, p) > -math.inf)[0].tolist() for p in (0.4, 0.6, 0.8)]
+    assert survivors == [
+        [False, True, False, False],
+        [False, True, False, True],
+        [False, True, True, True],
+    ]
+
+
+# ------------------------------------------------------------------------------------------- loop
+
+
+@pytest.mark.parametrize("positions", ["rotary", "learned"])
+def test_temperature_zero_is_a_loop_of_argmax_in_a_sliding_window(positions):
+    model = tiny(positions=positions).eval()
+    ids = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    expected = ids
+    for _ in range(12):  # well past the context of 8
+        window = expected[:, -8:]
+        expected = torch.cat([expected, model(window)[:, -1].argmax(dim=-1)[:, None]], dim=1)
+    assert torch.equal(generate(model, ids, max_new_tokens=12, temperature=0), expected)
+    one_by_one = [generate(model, row[None], max_new_tokens=12, temperature=0) for row in ids]
+    assert torch.equal(torch.cat(one_by_one), expected)
+
+
+def test_draws_follow_the_model():
+    model = tiny().eval()
+    prompt = torch.tensor([[1, 2, 3]])
+    rows = generate(model, prompt.repeat(20_000, 1), max_new_tokens=1, generator=seeded(0))
+    found = rows[:, -1].bincount(minlength=V) / len(rows)
+    expected = model(prompt)[0, -1].softmax(dim=-1)
+    # Five standard errors of a share: a fair sampler fails once in a million.
+    assert ((found - expected).abs() <= 5 * (expected * (1 - expected) / 20_000).sqrt()).all()
+
+
+def test_a_seed_gives_the_same_tokens_and_touches_nothing_else():
+    model, ids = tiny(), torch.tensor([[1, 2]])
+    state = torch.get_rng_state()
+    first = generate(model, ids, max_new_tokens=30, generator=seeded(1))
+    assert torch.equal(first, generate(model, ids, max_new_tokens=30, generator=seeded(1)))
+    assert not torch.equal(first, generate(model, ids, max_new_tokens=30, generator=seeded(2)))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_asked_in_evaluation_mode_and_left_as_it_was(training):
+    model = tiny(dropout=0.9).train(training)
+    ids = torch.tensor([[1, 2]])
+    drawing = {"max_new_tokens": 20, "temperature": 0}
+    first = generate(model, ids, **drawing)
+    assert torch.equal(first, generate(model, ids, **drawing)), "dropout was on"
+    assert all(module.training is training for module in model.modules())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_mode_is_restored_after_an_error():
+    model = tiny(positions="learned").train()
+    with pytest.raises(IndexError):
+        generate(model, torch.tensor([[V]]), max_new_tokens=1)
+    assert model.training
+
+
+def test_filters_reach_the_draw():
+    model = tiny()
+    ids = torch.tensor([[1, 2]] * 8)
+    likeliest = generate(model, ids, max_new_tokens=10, temperature=0)
+    for filters in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}):
+        found = generate(model, ids, max_new_tokens=10, generator=seeded(0), **filters)
+        assert torch.equal(found, likeliest), filters
+
+
+def test_rows_stop_at_the_stop_token_and_are_filled_with_it():
+    model, stop = tiny(), 3
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    ids = torch.tensor([[stop, 1], [1, 2], [2, 4], [1, 1]])
+    drawing = {"temperature": 3.0, "generator": seeded(0), "stop_id": stop}
+    rows = generate(model, ids, max_new_tokens=400, **drawing)
+    assert rows.shape == (4, 402)
+    assert torch.equal(rows[:, :2], ids)
+    lengths = []
+    for row in rows[:, 2:].tolist():
+        lengths.append(row.index(stop) + 1)
+        assert set(row[lengths[-1] :]) <= {stop}
+    assert len(calls) == max(lengths) < 400
+    assert len(set(lengths)) > 1
+
+
+def test_ids_beyond_the_tokenizer_never_come_out():
+    model = tiny()
+    ids = torch.tensor([[1]] * 64)
+    free = generate(model, ids, max_new_tokens=20, temperature=3.0, generator=seeded(0))
+    assert free.max() >= 5
+    for temperature in (0, 3.0):
+        rows = generate(
+            model,
+            ids,
+            max_new_tokens=20,
+            temperature=temperature,
+            generator=seeded(0),
+            n_allowed=5,
+        )
+        assert rows.max() < 5
+
+
+def test_tokens_can_be_restricted():
+    def only_what_is_one_more(ids):
+        if ids.shape[1] > 5:
+            return None
+        return torch.nn.functional.one_hot(ids[:, -1] + 1, V).bool()
+
+    rows = generate(
+        tiny(),
+        torch.tensor([[1], [2]]),
+        max_new_tokens=30,
+        temperature=5.0,
+        generator=seeded(0),
+        restrict=only_what_is_one_more,
+    )
+    assert rows[:, :6].tolist() == [[1, 2, 3, 4, 5, 6], [2, 3, 4, 5, 6, 7]]
+    assert not torch.equal(rows[0, 6:] + 1, rows[1, 6:])
+
+
+def test_nothing_new_is_asked_for():
+    ids = torch.tensor([[1, 2]])
+    assert torch.equal(generate(tiny(), ids, max_new_tokens=0), ids)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_new_tokens": -1}, "max_new_tokens=-1 cannot work: it must be 0 or more"),
+        ({"temperature": -0.5}, "temperature=-0.5 cannot work: it must be 0 .argmax. or more"),
+        ({"top_k": 0}, "top_k=0 cannot work: it must be a whole number from 1"),
+        ({"top_p": 0.0}, "top_p=0.0 cannot work: it must be above 0 and at most 1"),
+        ({"top_p": 1.5}, "top_p=1.5 cannot work: it must be above 0 and at most 1"),
+        ({"n_allowed": V + 1}, f"n_allowed={V + 1} cannot work: it must be from 1 to {V}"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        generate(tiny(), torch.tensor([[1]]), **{"max_new_tokens": 1, **wrong})
+
+
+def test_rows_without_a_token_are_refused():
+    with pytest.raises(ValueError, match="rows without a token"):
+        generate(tiny(), torch.zeros(1, 0, dtype=torch.int64), max_new_tokens=1)
+
+
+# ------------------------------------------------------------------------------------------- text
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BytePairTokenizer.train("the cat sat on the mat. the dog sat on the log. " * 20, 272)
+
+
+class Parrot(GPT):
+    """Goes on with a fixed text wherever it is, and knows nothing else."""
+
+    def __init__(self, ids, vocab_size):
+        super().__init__(
+            GPTConfig(vocab_size=vocab_size, context_length=64, d_model=8, n_layers=1, n_heads=1)
+        )
+        self.ids, self.given = ids, []
+
+    def forward(self, ids):
+        self.given.append(ids[0].tolist())
+        logits = torch.zeros(*ids.shape, self.config.vocab_size)
+        logits[:, -1, self.ids[ids.shape[1]]] = 50.0
+        return logits
+
+
+def test_a_text_goes_from_any_beginning_to_the_end_of_text(tokenizer):
+    text = "the cat sat on the log. the dog."
+    end = tokenizer.special_tokens["<|endoftext|>"]
+    parrot = Parrot([end, *tokenizer.encode(text), end, 65, 66], tokenizer.vocab_size + 7)
+    for length in range(len(text)):
+        written = write(parrot, tokenizer, text[:length], count=2, generator=seeded(0))
+        assert written == [text] * 2, f"prompt {text[:length]!r}"
+
+
+def test_a_prompt_alone_does_not_begin_a_document(tokenizer):
+    text = "the cat sat"
+    parrot = Parrot([*tokenizer.encode(text), 65, 66, 67], tokenizer.vocab_size)
+    drawing = {"max_new_tokens": 2, "generator": seeded(0), "from_start": False}
+    assert write(parrot, tokenizer, "the cat sat", **drawing) == ["the cat satAB"]
+    assert parrot.given[0] == tokenizer.encode("the cat")
+    # There is nothing in front of a single word to ask the model with.
+    assert write(parrot, tokenizer, "the", **drawing) == ["the cat sat"]
+    assert parrot.given[3] == tokenizer.encode("the")
+    write(parrot, tokenizer, "", **drawing)
+    assert parrot.given[5] == [tokenizer.special_tokens["<|endoftext|>"]]
+
+
+def test_a_marker_in_the_prompt_is_the_token(tokenizer):
+    parrot = Parrot([0] * 64, tokenizer.vocab_size)
+    write(parrot, tokenizer, "the<|endoftext|>", max_new_tokens=1, from_start=False)
+    end = tokenizer.special_tokens["<|endoftext|>"]
+    assert parrot.given[0] == [*tokenizer.encode("the"), end]
+
+
+@settings(max_examples=25)
+@given(st.text(max_size=12), st.sampled_from([0.0, 1.0]))
+def test_whatever_the_prompt_the_text_begins_with_it(tokenizer, prompt, temperature):
+    model = GPT(
+        GPTConfig(vocab_size=300, context_length=64, d_model=8, n_layers=1, n_heads=1),
+        generator=seeded(0),
+    )
+    drawing = {"max_new_tokens": 3, "temperature": temperature, "generator": seeded(0)}
+    for from_start in (True, False):
+        [text] = write(model, tokenizer, prompt, **drawing, from_start=from_start)
+        assert text.startswith(prompt)
