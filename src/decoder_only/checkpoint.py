@@ -188,7 +188,8 @@ def load(folder: str | Path, *, device: torch.device | None = None) -> SavedRun:
 
 def _model_from(tensors: dict[str, Tensor], config: dict, folder: Path) -> GPT:
     try:
-        model = GPT(GPTConfig(**config["model"]))
+        with torch.random.fork_rng(devices=[]):  # its first weights are drawn only to be replaced
+            model = GPT(GPTConfig(**config["model"]))
         missing, unexpected = model.load_state_dict(tensors, strict=False)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(

@@ -1,0 +1,302 @@
+"""A run's folder: whole at any moment, refused when it is damaged, never overwritten unasked."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoder_only import GPT, GPTConfig, checkpoint
+from decoder_only.checkpoint import append_log, create_run, load, save, write_atomically
+from decoder_only.tokenization import BytePairTokenizer
+
+FILES = ["config.json", "tokenizer.json", "weights.safetensors"]
+TOKENIZER = BytePairTokenizer([])
+
+
+def tiny(seed: int = 0, **changes) -> GPT:
+    shape = {"vocab_size": 257, "context_length": 8, "d_model": 8, "n_layers": 1, "n_heads": 2}
+    config = GPTConfig(**{**shape, **changes})
+    return GPT(config, generator=torch.Generator().manual_seed(seed))
+
+
+def begin(folder: Path, model: GPT, **options) -> Path:
+    return create_run(folder, model_config=model.config, tokenizer=TOKENIZER, **options)
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    model = tiny()
+    run = begin(tmp_path / "run", model, details={"training": {"steps": 7}})
+    save(run, model, step=7)
+    return run
+
+
+def assert_same_weights(left: GPT, right: GPT):
+    ours, theirs = left.state_dict(), right.state_dict()
+    assert list(ours) == list(theirs)
+    for name, tensor in ours.items():
+        assert torch.equal(tensor.view(torch.uint8), theirs[name].view(torch.uint8)), name
+
+
+# -------------------------------------------------------------------------------------- round trip
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_loaded_is_what_was_saved_bit_by_bit(tmp_path, tied, positions, dtype):
+    model = tiny(tied=tied, positions=positions, windows=(None, 4), n_layers=2).to(dtype)
+    with torch.no_grad():  # numbers that a detour over text or another format would change
+        model.embedding.weight.view(-1)[:4] = torch.tensor([-0.0, 1e-40, torch.inf, torch.nan])
+    run = begin(tmp_path / "run", model, details={"seed": 3})
+    save(run, model, step=12)
+    found = load(run)
+    assert_same_weights(found.model.to(dtype), model)
+    assert (found.model.head.weight is found.model.embedding.weight) is tied
+    assert found.model.config == model.config
+    assert found.tokenizer == TOKENIZER
+    assert (found.step, found.config["seed"]) == (12, 3)
+    assert not found.model.training
+    assert sorted(path.name for path in run.iterdir()) == FILES
+
+
+def test_a_shared_weight_is_stored_once(saved):
+    with safetensors.safe_open(saved / "weights.safetensors", framework="pt") as file:
+        names = set(file.keys())
+    assert "embedding.weight" in names
+    assert "head.weight" not in names
+
+
+def test_any_program_can_read_the_weights(saved):
+    tensors = safetensors.torch.load_file(saved / "weights.safetensors")
+    assert torch.equal(tensors["embedding.weight"], load(saved).model.embedding.weight)
+
+
+def test_loading_draws_no_random_numbers_that_others_would_miss(saved):
+    state = torch.get_rng_state()
+    load(saved)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_folder_says_how_the_run_was_made(saved):
+    config = json.loads((saved / "config.json").read_text())
+    assert config["training"] == {"steps": 7}
+    assert GPTConfig(**config["model"]) == tiny().config
+    made = config["provenance"]
+    assert made["torch"] == torch.__version__
+    assert {"started", "decoder_only", "git", "python", "numpy", "platform"} <= set(made)
+
+
+def test_the_log_holds_a_line_for_each_record(saved):
+    append_log(saved, {"step": 1, "loss": 2.5})
+    append_log(saved, {"step": 2, "loss": 2.25})
+    lines = (saved / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"step": 1, "loss": 2.5},
+        {"step": 2, "loss": 2.25},
+    ]
+
+
+# ------------------------------------------------------------------------------------ interruption
+
+
+@pytest.mark.parametrize("moment", ["fsync", "replace"])
+def test_a_save_that_fails_leaves_the_old_weights(saved, monkeypatch, moment):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+
+    def fail(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(os, moment, fail)
+    with pytest.raises(OSError, match="No space left"):
+        save(saved, tiny(seed=1), step=8)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    assert load(saved).step == 7
+
+
+def test_contents_are_on_the_disk_before_their_name_is(tmp_path, monkeypatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *a, n=name, f=real: (calls.append(n), f(*a))[1])
+    write_atomically(tmp_path / "file", b"content")
+    assert calls == ["fsync", "replace", "fsync"], "file, name, folder"
+
+
+def test_what_a_killed_save_left_behind_is_no_obstacle(saved):
+    (saved / ".weights.safetensors.part").write_bytes(b"half a")
+    assert load(saved).step == 7
+    save(saved, tiny(seed=1), step=8)
+    assert load(saved).step == 8
+    assert sorted(path.name for path in saved.iterdir()) == FILES
+
+
+def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved):
+    program = textwrap.dedent(
+        f"""
+        import itertools, torch
+        from decoder_only import checkpoint
+        run = {str(saved)!r}
+        model = checkpoint.load(run).model
+        print("ready", flush=True)
+        for step in itertools.count(8):
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.fill_(step)
+            checkpoint.save(run, model, step=step)
+        """
+    )
+    last = 7
+    for pause in (0.011, 0.05):
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        found = load(saved)
+        assert found.step >= last
+        if found.step > 7:
+            assert all((weight == found.step).all() for weight in found.model.parameters())
+        last = 8
+
+
+# ------------------------------------------------------------------------------------------ damage
+
+
+@settings(max_examples=60)
+@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), at=st.sampled_from(FILES))
+def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, position, bit, at):
+    run = pristine(tmp_path_factory)
+    content = bytearray((run / at).read_bytes())
+    whole = bytes(content)
+    content[int(position * len(content))] ^= 1 << bit
+    (run / at).write_bytes(content)
+    try:
+        with pytest.raises((ValueError, FileNotFoundError)):
+            load(run)
+    finally:
+        (run / at).write_bytes(whole)
+    assert load(run).step == 7
+
+
+def pristine(factory, made=[]) -> Path:  # noqa: B006 (one folder for all examples)
+    if not made:
+        model = tiny()
+        made.append(begin(factory.mktemp("pristine") / "run", model))
+        save(made[0], model, step=7)
+    return made[0]
+
+
+@pytest.mark.parametrize("length", [0, 4, 100, -1])
+def test_a_file_that_was_cut_short_is_refused(saved, length):
+    path = saved / "weights.safetensors"
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(ValueError, match=r"weights.safetensors is damaged"):
+        load(saved)
+
+
+def test_weights_that_another_program_wrote_are_refused(saved):
+    safetensors.torch.save_file({"x": torch.zeros(1)}, saved / "weights.safetensors")
+    with pytest.raises(ValueError, match="was not written by decoder-only"):
+        load(saved)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_neighbour_that_was_changed_is_refused(saved, name):
+    (saved / name).write_text((saved / name).read_text() + "\n")
+    with pytest.raises(ValueError, match=f"{name} is damaged or has been changed"):
+        load(saved)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_neighbour_that_is_missing_is_named(saved, name):
+    (saved / name).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{name} is missing"):
+        load(saved)
+
+
+def test_weights_of_another_shape_are_refused(tmp_path):
+    run = begin(tmp_path / "run", tiny())
+    save(run, tiny(n_layers=2), step=1)
+    with pytest.raises(ValueError, match=r"does not fit the model in config.json.*blocks.1"):
+        load(run)
+
+
+def test_settings_that_this_version_does_not_know_are_named(saved):
+    path = saved / "config.json"
+    config = json.loads(path.read_text())
+    config["model"]["n_experts"] = 8
+    path.write_text(json.dumps(config))
+    save(saved, tiny(), step=7)
+    with pytest.raises(ValueError, match=r"another version of this package: .*n_experts"):
+        load(saved)
+
+
+def test_what_is_not_a_run_is_not_loaded(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
+        load(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="holds no run"):
+        load(tmp_path)
+    run = begin(tmp_path / "run", tiny())
+    with pytest.raises(FileNotFoundError, match="a run without weights"):
+        load(run)
+
+
+# --------------------------------------------------------------------------------------- beginning
+
+
+def test_another_run_is_never_overwritten_unasked(saved):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    with pytest.raises(FileExistsError, match="already holds a run"):
+        begin(saved, tiny(n_layers=2))
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    append_log(saved, {"step": 1})
+    begin(saved, tiny(n_layers=2), overwrite=True)
+    assert sorted(path.name for path in saved.iterdir()) == FILES[:2]
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("name", ["letters.txt", "config.json"])
+def test_a_folder_with_something_else_is_never_touched(tmp_path, name, overwrite):
+    (tmp_path / name).write_text('{"format": "of somebody else"}')
+    with pytest.raises(FileExistsError, match=rf"not a run \({name}"):
+        begin(tmp_path, tiny(), overwrite=overwrite)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_is_not_a_folder(tmp_path):
+    (tmp_path / "run").touch()
+    with pytest.raises(FileExistsError, match="is a file; choose a folder"):
+        begin(tmp_path / "run", tiny())
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"cannot write into .*file/run: Not a directory"):
+        begin(tmp_path / "file" / "run", tiny())
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(checkpoint, "write_atomically", refuse)
+    with pytest.raises(OSError, match=r"cannot write into .*: Permission denied; choose another"):
+        begin(tmp_path / "run", tiny())
+
+
+def test_code_outside_a_repository_has_no_git_state(monkeypatch):
+    monkeypatch.setattr(checkpoint, "__file__", "/nowhere/checkpoint.py")
+    assert checkpoint.provenance()["git"] is None

@@ -1,0 +1,265 @@
+"""The training loop: it learns, it repeats itself exactly, and it says when it fails."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoder_only import GPT, GPTConfig, checkpoint
+from decoder_only.data import IGNORED, document_corpus, text_corpus
+from decoder_only.lm_head import next_token_loss
+from decoder_only.optimization import adamw
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import Evaluation, TrainConfig, evaluate, train, train_step
+
+TOKENIZER = BytePairTokenizer([])
+TEXT = text_corpus("the cat sat on the mat, and the dog sat on the cat. " * 8, TOKENIZER)
+HELD_OUT = document_corpus(["the dog sat on the mat.", "the cat."], TOKENIZER, nats=12.5)
+
+
+def tiny(**changes) -> GPT:
+    shape = {"vocab_size": 257, "context_length": 16, "d_model": 16, "n_layers": 1, "n_heads": 2}
+    config = GPTConfig(**{**shape, "positions": "rotary", "norm": "rms", **changes})
+    return GPT(config, generator=torch.Generator().manual_seed(0))
+
+
+def brief(**changes) -> TrainConfig:
+    shape = {"steps": 12, "batch_size": 4, "learning_rate": 1e-2, "warmup_steps": 2}
+    return TrainConfig(**{**shape, **changes})
+
+
+def a_batch(seed: int = 0, shape: tuple[int, int] = (4, 16)) -> tuple[torch.Tensor, torch.Tensor]:
+    ids = torch.randint(
+        257, (shape[0], shape[1] + 1), generator=torch.Generator().manual_seed(seed)
+    )
+    return ids[:, :-1], ids[:, 1:]
+
+
+# ---------------------------------------------------------------------------------- configuration
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "wanted"),
+    [
+        ("steps", 0, "1 or more"),
+        ("batch_size", 0, "1 or more"),
+        ("accumulation", 0, "1 or more"),
+        ("log_every", 0, "1 or more"),
+        ("warmup_steps", -1, "0 or more"),
+        ("weight_decay", -0.1, "0 or more"),
+        ("final_learning_rate", -0.1, "0 or more"),
+        ("learning_rate", 0.0, "above 0"),
+        ("learning_rate", math.nan, "above 0"),
+        ("beta1", 1.0, "at least 0 and below 1"),
+        ("beta2", -0.1, "at least 0 and below 1"),
+        ("max_gradient_norm", 0.0, "above 0, or None"),
+        ("evaluate_every", 0, "above 0, or None"),
+        ("seed", -1, "at least 0 and below 2^63"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_by_name(field, value, wanted):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared below)
+        TrainConfig(**{field: value})
+    assert str(caught.value) == f"{field}={value!r} cannot work: it must be {wanted}"
+
+
+def test_parts_that_do_not_divide_the_batch_are_refused():
+    with pytest.raises(ValueError, match="accumulation=3 must divide batch_size=32"):
+        TrainConfig(accumulation=3)
+
+
+def test_a_configuration_survives_json():
+    config = brief(seed=3, max_gradient_norm=None)
+    assert TrainConfig(**json.loads(json.dumps(config.to_dict()))) == config
+
+
+# ---------------------------------------------------------------------------------------- one step
+
+
+def test_a_small_model_learns_one_batch_by_heart():
+    model = tiny(d_model=32)
+    optimizer = adamw(model, learning_rate=1e-2, weight_decay=0.0)
+    batch = a_batch()
+    losses = [train_step(model, optimizer, *batch).item() for _ in range(80)]
+    assert losses[0] == pytest.approx(math.log(257), rel=0.05)
+    assert losses[-1] < 0.02
+
+
+@pytest.mark.parametrize("accumulation", [1, 2, 4])
+def test_parts_of_a_batch_give_the_gradient_of_the_whole(accumulation):
+    inputs, targets = a_batch()
+    targets = targets.clone()
+    targets[0, 3:] = IGNORED  # the parts hold different numbers of targets
+    whole = tiny()
+    next_token_loss(whole(inputs), targets).backward()
+    parts = tiny()
+    optimizer = torch.optim.SGD(parts.parameters(), lr=0.0)
+    loss = train_step(parts, optimizer, inputs, targets, accumulation=accumulation)
+    torch.testing.assert_close(loss, next_token_loss(whole(inputs), targets).detach())
+    for ours, theirs in zip(parts.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("limit", [None, 0.1, 100.0])
+def test_a_gradient_is_shortened_to_the_limit_and_no_other(limit):
+    model, (inputs, targets) = tiny(), a_batch()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+
+    def length():
+        return torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()
+
+    train_step(model, optimizer, inputs, targets)
+    free = length()
+    train_step(model, optimizer, inputs, targets, max_gradient_norm=limit)
+    assert length() == pytest.approx(min(free, limit or free), rel=1e-4)
+    assert 0.1 < free < 100
+
+
+def test_gradients_do_not_pile_up_from_step_to_step():
+    model = tiny()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    train_step(model, optimizer, *a_batch(0))
+    train_step(model, optimizer, *a_batch(1))
+    once = tiny()
+    next_token_loss(once(a_batch(1)[0]), a_batch(1)[1]).backward()
+    torch.testing.assert_close(model.embedding.weight.grad, once.embedding.weight.grad)
+
+
+def test_a_step_trains_with_dropout_on():
+    model = tiny(dropout=0.5).eval()
+    train_step(model, torch.optim.SGD(model.parameters(), lr=0.0), *a_batch())
+    assert model.training
+
+
+# -------------------------------------------------------------------------------------- evaluation
+
+
+@settings(max_examples=20)
+@given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8), st.integers(1, 5))
+def test_evaluation_is_the_models_surprise_at_every_token(texts, batch_size):
+    model = tiny(context_length=128)
+    for text in texts:
+        ids = torch.tensor([[256, *text.encode(), 256]])
+        expected = next_token_loss(model(ids[:, :-1]), ids[:, 1:]).item()
+        alone = evaluate(model, document_corpus([text], TOKENIZER))
+        assert alone.loss == pytest.approx(expected, rel=1e-5)
+    corpus = document_corpus(texts, TOKENIZER)
+    by_rows = evaluate(model, corpus, batch_size=batch_size)
+    assert by_rows.loss == pytest.approx(evaluate(model, corpus).loss, rel=1e-5)
+
+
+def test_an_untrained_model_is_as_surprised_as_a_die():
+    model = tiny(initialization="zero", tied=False)  # all logits are zero
+    found = evaluate(model, HELD_OUT)
+    assert found.loss == pytest.approx(math.log(257), rel=1e-6)
+    assert found.floor == HELD_OUT.floor == 12.5 / 33
+    assert found.gap == pytest.approx(math.log(257) - 12.5 / 33)
+    # Each byte is asked for once, and so is the end of each of the two documents.
+    assert found.bits_per_byte == pytest.approx(math.log2(257) * 33 / 31)
+
+
+def test_an_unknown_floor_leaves_no_gap():
+    assert Evaluation(loss=2.0, bytes_per_token=1.0).gap is None
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_evaluation_switches_dropout_off_and_leaves_the_mode(training):
+    model = tiny(dropout=0.9).train(training)
+    assert evaluate(model, HELD_OUT) == evaluate(model, HELD_OUT)
+    assert model.training is training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+# ------------------------------------------------------------------------------------ the whole run
+
+
+def test_training_lowers_the_loss_and_the_same_seed_repeats_it_exactly():
+    config = brief(steps=60, evaluate_every=30)
+    first, second = (train(tiny(dropout=0.1), TEXT, HELD_OUT, config) for _ in range(2))
+    assert first.losses == second.losses
+    assert first.evaluations == second.evaluations
+    assert first.losses[0] == pytest.approx(math.log(257), rel=0.05)
+    assert sum(first.losses[-5:]) / 5 < 2.5
+    assert [step for step, _ in first.evaluations] == [30, 60]
+    assert first.final.loss < math.log(257) - 2
+    assert first.tokens == 60 * 4 * 16
+    other = train(tiny(dropout=0.1), TEXT, HELD_OUT, brief(steps=60, seed=1))
+    assert other.losses != first.losses
+
+
+def test_looking_more_often_changes_nothing():
+    often = train(tiny(), TEXT, HELD_OUT, brief(log_every=1, evaluate_every=1))
+    seldom = train(tiny(), TEXT, None, brief(log_every=100))
+    assert often.losses == seldom.losses
+    assert [step for step, _ in often.evaluations] == list(range(1, 13))
+    assert seldom.evaluations == []
+
+
+def test_the_history_tells_the_rate_of_each_step():
+    history = train(tiny(), TEXT, None, brief(steps=4, warmup_steps=2, learning_rate=0.5))
+    assert history.learning_rates == pytest.approx([0.25, 0.5, 0.5, 0.25])
+    assert len(history.losses) == 4
+    assert history.seconds > 0
+
+
+def test_a_run_leaves_its_log_and_its_weights(tmp_path):
+    model, config = tiny(), brief(evaluate_every=5, log_every=3)
+    run = checkpoint.create_run(tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER)
+    history = train(model, TEXT, HELD_OUT, config, run=run)
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    steps = [record for record in records if "loss" in record]
+    assert [record["loss"] for record in steps] == history.losses
+    assert [record["step"] for record in steps] == list(range(1, 13))
+    evaluations = [record for record in records if "validation_loss" in record]
+    assert [record["step"] for record in evaluations] == [5, 10, 12]
+    assert evaluations[-1]["validation_loss"] == history.final.loss
+    assert evaluations[-1]["floor"] == HELD_OUT.floor
+    found = checkpoint.load(run)
+    assert found.step == 12
+    for ours, theirs in zip(model.parameters(), found.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_run_that_diverges_stops_and_keeps_the_last_good_weights(tmp_path):
+    model = tiny()
+    run = checkpoint.create_run(tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER)
+    config = brief(steps=9, evaluate_every=3, log_every=2, max_gradient_norm=None)
+    calls = []
+
+    def spoil(module, inputs, logits):
+        calls.append(1)
+        return logits * (math.nan if module.training and len(calls) > 6 else 1)
+
+    model.register_forward_hook(spoil)
+    with pytest.raises(FloatingPointError, match=r"the loss is nan at step \d: .*learning_rate"):
+        train(model, TEXT, HELD_OUT, config, run=run)
+    found = checkpoint.load(run)
+    assert found.step == 3
+    assert all(weight.isfinite().all() for weight in found.model.parameters())
+
+
+def test_nothing_is_shown_unless_asked_for(capfd):
+    train(tiny(), TEXT, HELD_OUT, brief(steps=3))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_bar_goes_to_stderr_and_tells_loss_gap_and_speed(capfd):
+    train(tiny(), TEXT, HELD_OUT, brief(steps=3), progress=True)
+    out, shown = capfd.readouterr()
+    assert out == ""
+    last = shown.rpartition("\r")[2]
+    for part in ("3/3 steps", "left", "loss ", "gap to the floor ", "tokens/s"):
+        assert part in last
+    train(tiny(), TEXT, None, brief(steps=3), progress=True)
+    assert "floor" not in capfd.readouterr()[1]
+
+
+def test_the_loop_fits_on_a_screen():
+    import inspect
+
+    lines = inspect.getsource(train).splitlines()
+    body = lines[next(i for i, line in enumerate(lines) if line.strip() == '"""') + 1 :]
+    assert len(body) <= 40
