@@ -115,7 +115,7 @@ def execute(path: Path) -> tuple[float, str | None]:
             env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
         )
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        return time.perf_counter() - started, str(error).strip()
+        return time.perf_counter() - started, re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
     seconds = time.perf_counter() - started
     normalise(notebook)
     store(notebook, path)

@@ -25,8 +25,8 @@ def repository_url(root: Path = ROOT) -> str:
     return yaml.safe_load((root / "_config.yml").read_text())["repository"]["url"]
 
 
-def source() -> str:
-    return TEMPLATE.format(url=repository_url())
+def source(root: Path = ROOT) -> str:
+    return TEMPLATE.format(url=repository_url(root))
 
 
 if __name__ == "__main__":

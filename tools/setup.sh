@@ -41,16 +41,16 @@ find_python() {
         new_enough "$PYTHON" && return
     done
     found=$(python3 --version 2>/dev/null) || found=""
-    stop "no Python 3.11 or newer found${found:+ (python3 is $found)}; install one (https://www.python.org/downloads/) or say where it is: make PYTHON=/path/to/python3.13"
+    stop "no Python 3.11 or newer found${found:+ (python3 is $found)}; install one (https://www.python.org/downloads/) or say where it is: make book PYTHON=/path/to/python3.13"
 }
 
-# Runs pip quietly. When it fails: the end of what it said, then one line that says what to do.
+# Runs pip quietly. When it fails: one line that says why, as far as can be told, and what to do.
 quiet_pip() {
     .venv/bin/python -m pip --disable-pip-version-check install --quiet --retries 2 "$@" >.venv/pip.log 2>&1 && return
-    tail -n 5 .venv/pip.log >&2
-    if grep -q -i -E 'connection (refused|broken|error)|connection to|name resolution|unreachable|timed out|ProxyError|SSLError' .venv/pip.log; then
-        stop "could not reach the package index: connect this machine to the network (or set PIP_INDEX_URL to a mirror), then run make again."
+    if grep -q -i -E 'connection broken|new connection|name resolution|unreachable|timed out|ProxyError|SSLError' .venv/pip.log; then
+        stop "could not reach the package index: connect this machine to the network (or set PIP_INDEX_URL to a mirror), then run make again. Details: .venv/pip.log"
     fi
+    tail -n 5 .venv/pip.log >&2
     stop "pip could not install the requirements, see .venv/pip.log; run make again when the cause is gone, or make clean-venv to start afresh."
 }
 
@@ -65,7 +65,7 @@ if [ -e .venv ] && ! new_enough .venv/bin/python; then
 fi
 if [ ! -e .venv ]; then
     find_python
-    echo "Setting up .venv with $("$PYTHON" --version), once; this takes a minute or two."
+    echo "Setting up .venv with $("$PYTHON" --version), once; this takes some minutes."
     said=$("$PYTHON" -m venv .venv 2>&1) || {
         rm -rf .venv
         printf '%s\n' "$said" | head -n 3 >&2
