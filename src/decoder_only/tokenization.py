@@ -68,7 +68,7 @@ GPT2_PATTERN = "|".join(
 )
 """How GPT-2 cuts text into words, in the form that cannot backtrack (`++` gives nothing back).
 
-It equals the pattern that tiktoken ships; the ids are those of GPT-2's original pattern."""
+It is the pattern that tiktoken ships; the ids are those of GPT-2's original pattern."""
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 GPT2_BYTE_ORDER = bytes(_PRINTABLE + [byte for byte in range(256) if byte not in _PRINTABLE])
@@ -204,7 +204,7 @@ def learn_merges(word_counts: Mapping[str, int], n_merges: int) -> list[tuple[in
                 pair_counts[new_pair] += occurrences[index]
                 words_with[new_pair].add(index)
                 created.add(new_pair)
-        pair_counts[pair] = 0
+        del pair_counts[pair]
         for new_pair in created:
             heappush(heap, (-pair_counts[new_pair], new_pair))
     return merges
@@ -485,12 +485,11 @@ class BytePairTokenizer:
         """
         if isinstance(texts, str):
             raise TypeError("texts must be an iterable of str; for one text, write [text]")
-        documents = list(_documents(texts))
-        allowed = self._allowed(allowed_special)
-        if not allowed:
-            return self._tiktoken.encode_ordinary_batch(documents, num_threads=num_threads)
         return self._tiktoken.encode_batch(
-            documents, num_threads=num_threads, allowed_special=allowed, disallowed_special=()
+            list(_documents(texts)),
+            num_threads=num_threads,
+            allowed_special=self._allowed(allowed_special),
+            disallowed_special=(),  # to tiktoken, none may raise: those not allowed are text
         )
 
     def merge_steps(self, word: str) -> Iterator[list[int]]:
