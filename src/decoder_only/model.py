@@ -8,6 +8,7 @@ GPT-2, GPT-3 and a Llama-style model are settings of one class. Chapter 8.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -77,7 +78,7 @@ class GPTConfig:
     norm: str = "layer"
     norm_position: str = "pre"
     activation: str = "gelu_tanh"
-    windows: tuple[int | None, ...] = (None,)
+    windows: Sequence[int | None] = (None,)
     qk_norm: bool = False
     bias: bool = True
     tied: bool = True
