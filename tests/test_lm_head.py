@@ -1,0 +1,166 @@
+"""The head and the loss."""
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from ladder import PRECISIONS, build, compare, normal, results, unchecked
+from torch import nn
+
+from decoder_only.lm_head import LMHead, bits_per_byte, next_token_loss, perplexity
+
+B, S, D, V = 2, 5, 7, 11
+every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+
+
+def targets_of(*shape: int) -> torch.Tensor:
+    return torch.randint(V, shape, generator=torch.Generator().manual_seed(0))
+
+
+# --------------------------------------------------------------------------------------------- head
+
+
+@every_precision
+def test_head_equals_a_linear_map(dtype):
+    head = LMHead(d_model=D, vocab_size=V).to(dtype)
+    linear = nn.Linear(D, V, bias=False).to(dtype)
+    linear.load_state_dict(head.state_dict())
+    x = normal(B, S, D, seed=1, dtype=dtype)
+    compare(
+        "head = torch.nn.Linear",
+        results(head(x), x, head.weight),
+        results(linear(x), x, linear.weight),
+    )
+
+
+def test_tied_head_reads_the_table_itself():
+    table = nn.Parameter(torch.randn(V, D))
+    head = LMHead(d_model=D, vocab_size=V, tied_to=table)
+    assert head.weight is table
+    with torch.no_grad():
+        table.mul_(2)
+    assert torch.equal(head(torch.eye(D)), table.T)
+
+
+def test_a_head_cannot_be_tied_to_another_shape():
+    with pytest.raises(ValueError, match=r"head of shape \(11, 7\) to a weight of shape \(7, 11\)"):
+        LMHead(d_model=D, vocab_size=V, tied_to=nn.Parameter(torch.zeros(D, V)))
+
+
+def test_a_head_of_its_own_starts_small():
+    assert LMHead(d_model=200, vocab_size=300).weight.std().item() == pytest.approx(0.02, rel=0.02)
+
+
+# --------------------------------------------------------------------------------------------- loss
+
+
+def test_loss_by_hand():
+    # Probabilities 1/2, 1/4, 1/4 and then 1/8, 7/8, 0 (nearly).
+    logits = torch.tensor([[[0.5, 0.25, 0.25], [0.125, 0.875, 1e-30]]]).log()
+    targets = torch.tensor([[0, 0]])
+    per_token = next_token_loss(logits, targets, reduction="none")
+    torch.testing.assert_close(per_token, torch.tensor([[math.log(2), math.log(8)]]))
+    assert next_token_loss(logits, targets).item() == pytest.approx(2 * math.log(2))
+    assert next_token_loss(logits, targets, reduction="sum").item() == pytest.approx(math.log(16))
+
+
+@every_precision
+def test_loss_equals_the_formula(dtype):
+    """Outputs, and the gradient softmax - onehot; float64 is not rounded on the way."""
+    logits = normal(B, S, V, seed=2, dtype=dtype)
+    targets = targets_of(B, S)
+    loss = next_token_loss(logits, targets, reduction="sum")
+    (gradient,) = torch.autograd.grad(loss, logits)
+    log_probs = logits - logits.logsumexp(-1, keepdim=True)
+    expected = -sum(log_probs[b, s, targets[b, s]] for b in range(B) for s in range(S))
+    onehot = F.one_hot(targets, V).to(dtype)
+    compare("loss = - log softmax", [loss, gradient], [expected, logits.softmax(-1) - onehot])
+
+
+def test_uniform_logits_cost_log_v():
+    loss = next_token_loss(torch.full((B, S, V), 3.0), targets_of(B, S))
+    assert loss.item() == pytest.approx(math.log(V))
+    assert perplexity(loss.item()) == pytest.approx(V)
+
+
+@given(
+    st.lists(st.booleans(), min_size=B * S, max_size=B * S).filter(any),
+    st.sampled_from([-1, -100, 3]),
+)
+def test_ignored_targets_do_not_count(counts, ignore_index):
+    counts = torch.tensor(counts).view(B, S)
+    logits = normal(B, S, V, seed=3)
+    targets = targets_of(B, S)
+    targets[targets == 3] = 4  # 3 may be the value that is ignored
+    every = next_token_loss(logits, targets, reduction="none")
+    masked = targets.masked_fill(~counts, ignore_index)
+    options = {"ignore_index": ignore_index}
+    none = next_token_loss(logits, masked, reduction="none", **options)
+    torch.testing.assert_close(none, every * counts)
+    torch.testing.assert_close(next_token_loss(logits, masked, **options), every[counts].mean())
+    total = next_token_loss(logits, masked, reduction="sum", **options)
+    torch.testing.assert_close(total, every[counts].sum())
+    (gradient,) = torch.autograd.grad(total, logits)
+    assert torch.equal(gradient.abs().amax(-1) > 0, counts)
+
+
+def test_bfloat16_logits_are_summed_in_float32():
+    logits = 5 * normal(B, S, 3001, seed=4, dtype=torch.bfloat16)
+    loss = next_token_loss(logits, targets_of(B, S))
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, next_token_loss(logits.float(), targets_of(B, S)))
+
+
+def test_targets_may_be_int32():
+    logits = normal(B, S, V, seed=5)
+    assert torch.equal(
+        next_token_loss(logits, targets_of(B, S)), next_token_loss(logits, targets_of(B, S).int())
+    )
+
+
+@pytest.mark.parametrize("shape", [(B, S + 1), (S, B), (B * S,)], ids=str)
+def test_shapes_that_do_not_agree_are_named(shape):
+    message = r"logits of shape \(2, 5, 11\) need targets of shape \(2, 5\), got "
+    with unchecked(), pytest.raises(ValueError, match=message):
+        next_token_loss(torch.zeros(B, S, V), targets_of(*shape))
+
+
+# --------------------------------------------------------------------------------------- chain rule
+
+
+def test_log_probabilities_of_tokens_add_up_to_the_sequences():
+    """One pass over the sequence gives what asking for one token after the other gives."""
+    model = build()
+    ids = targets_of(1, 7)
+    loss = next_token_loss(model(ids[:, :-1]), ids[:, 1:], reduction="sum")
+    log_prob = sum(
+        model(ids[:, :n])[0, -1].log_softmax(-1)[ids[0, n]] for n in range(1, ids.shape[1])
+    )
+    torch.testing.assert_close(-loss, log_prob, rtol=1e-13, atol=0)
+
+
+def test_probabilities_of_all_continuations_sum_to_one():
+    model = build(vocab_size=3)
+    ids = torch.tensor([(0, *rest) for rest in itertools.product(range(3), repeat=4)])
+    losses = next_token_loss(model(ids[:, :-1]), ids[:, 1:], reduction="none")
+    assert losses.sum(-1).neg().exp().sum().item() == pytest.approx(1, abs=1e-12)
+
+
+# -------------------------------------------------------------------------------------------- units
+
+
+@given(st.floats(0, 50))
+def test_perplexity_is_an_effective_number_of_choices(nats):
+    assert math.log(perplexity(nats)) == pytest.approx(nats, abs=1e-9)
+
+
+def test_bits_per_byte_by_hand():
+    # A fair choice among 256 byte values costs 8 bits, and a token of 4 bytes shares its cost.
+    assert bits_per_byte(math.log(256), 1.0) == pytest.approx(8)
+    assert bits_per_byte(math.log(256), 4.0) == pytest.approx(2)
+    # Two tokenizers of one text: total nats and total bytes are the same, and so is this.
+    assert bits_per_byte(120 / 40, 200 / 40) == pytest.approx(bits_per_byte(120 / 25, 200 / 25))

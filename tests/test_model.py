@@ -1,0 +1,648 @@
+"""The whole model: what holds for every variant, parity, initialisation, settings, errors."""
+
+import copy
+import dataclasses
+import json
+import math
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from ladder import (
+    PRECISIONS,
+    SIZES,
+    VARIANTS,
+    B,
+    S,
+    V,
+    build,
+    compare,
+    gradients_at_embeddings,
+    normal,
+    random_ids,
+    randomize,
+    results,
+    unchecked,
+)
+from torch import nn
+
+from decoder_only import GPT, GPTConfig, multihead
+from decoder_only.attention import attend
+from decoder_only.lm_head import next_token_loss
+from decoder_only.pretrained import from_gpt2, from_llama, gpt2_config, llama_config
+
+every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+every_variant = pytest.mark.parametrize("settings", VARIANTS)
+
+
+def reach(settings: dict) -> int:
+    """How far back the stack of blocks sees: each window hands on from one block to the next."""
+    windows = settings.get("windows", (None,))
+    used = [windows[layer % len(windows)] for layer in range(SIZES["n_layers"])]
+    return 10**6 if None in used else sum(window - 1 for window in used)
+
+
+# ------------------------------------------------------------------------------ every variant
+
+
+@every_variant
+def test_no_gradient_from_an_output_to_a_later_input(settings):
+    """Exactly zero, nor to another sequence, nor beyond the windows; and not zero elsewhere."""
+    length = SIZES["context_length"]
+    for row, s, gradient in gradients_at_embeddings(build(**settings), random_ids(B, length)):
+        assert (gradient[1 - row] == 0).all()
+        seen = [t <= s <= t + reach(settings) for t in range(length)]
+        assert (gradient[row] > 0).tolist() == seen
+
+
+@every_variant
+def test_outputs_for_a_prefix_do_not_depend_on_what_follows(settings):
+    model, ids = build(**settings), random_ids()
+    logits = model(ids)
+    assert logits.shape == (B, S, V)
+    for n in range(1, S):
+        torch.testing.assert_close(model(ids[:, :n]), logits[:, :n], rtol=1e-12, atol=1e-12)
+        other = torch.cat([ids[:, :n], (ids[:, n:] + 1) % V], dim=1)
+        assert torch.equal(model(other)[:, :n], logits[:, :n])
+
+
+@every_variant
+def test_rows_of_a_batch_do_not_interact(settings):
+    model, ids = build(**settings), random_ids(rows=3)
+    logits = model(ids)
+    for row in range(3):
+        torch.testing.assert_close(
+            model(ids[row : row + 1])[0], logits[row], rtol=1e-12, atol=1e-12
+        )
+
+
+@every_variant
+def test_only_attention_mixes_positions(settings):
+    model = build(**settings)
+    for block in model.blocks:  # every head now says the same to everyone
+        nn.init.zeros_(block.attention.output.weight)
+    for row, s, gradient in gradients_at_embeddings(model, random_ids()):
+        reached = torch.zeros(B, S, dtype=torch.bool)
+        reached[row, s] = True
+        assert torch.equal(gradient > 0, reached)
+
+
+@every_variant
+def test_order_is_known_from_positions_and_mask_alone(settings, monkeypatch):
+    """Without both, permuting the inputs permutes the outputs; with either, it does not."""
+    model, ids = build(**{**settings, "windows": (None,)}), random_ids()
+    order = torch.tensor([4, 2, 6, 0, 3, 5, 1])
+
+    def difference() -> float:
+        return (model(ids[:, order]) - model(ids)[:, order]).abs().max().item()
+
+    assert difference() > 1e-2
+    monkeypatch.setattr(
+        multihead, "attend", lambda *x, causal, **options: attend(*x, causal=False, **options)
+    )
+    if settings["positions"] == "none":
+        assert difference() < 1e-12
+    else:
+        assert difference() > 1e-2
+
+
+@every_variant
+def test_every_parameter_learns(settings):
+    """No parameter is left out; a key's offset shifts a row of scores, which softmax ignores."""
+    model = build(**settings)
+    ids = random_ids()
+    next_token_loss(model(ids[:, :-1]), ids[:, 1:]).backward()
+    for name, parameter in model.named_parameters():
+        moved = parameter.grad.abs().max() > 1e-9
+        idle = name.endswith("key.bias") and not settings["qk_norm"]
+        assert moved or (idle and settings["positions"] != "rotary"), name
+
+
+@every_variant
+def test_bfloat16_stays_close(settings):
+    exact = build(**settings)
+    # The weights' own rounding is not the model's: compare on weights that both can hold.
+    rough = copy.deepcopy(exact).bfloat16()
+    exact.load_state_dict(rough.state_dict())
+    reference, logits = exact(random_ids()), rough(random_ids())
+    assert logits.dtype == torch.bfloat16
+    error = (logits.double() - reference).square().mean().sqrt() / reference.std()
+    assert error < 0.03
+
+
+@every_variant
+def test_count_of_parameters_by_hand(settings):
+    d, v, s, f = SIZES["d_model"], V, SIZES["context_length"], None
+    h, k = SIZES["n_heads"], 4
+    g = settings["n_kv_heads"] or h
+    bias = settings["bias"]
+    gated = settings["activation"] == "swiglu"
+    f = 32 if gated else 40  # 8 * 10 / 3 rounded up to a multiple of 8, and 4 * 10
+    norm = d * (2 if bias and settings["norm"] == "layer" else 1)
+    attention = d * h * k + 2 * d * g * k + h * k * d + bias * (h * k + 2 * g * k + d)
+    attention += 2 * k * settings["qk_norm"]
+    mlp = (3 if gated else 2) * d * f + bias * ((2 if gated else 1) * f + d)
+    total = v * d + SIZES["n_layers"] * (attention + mlp + 2 * norm)
+    total += s * d * (settings["positions"] == "learned")
+    total += norm * (settings["norm_position"] == "pre")
+    total += v * d * (not settings["tied"])
+    assert GPT(GPTConfig(**SIZES, head_dim=k, **settings)).count_parameters() == total
+
+
+@every_variant
+def test_settings_survive_json(settings):
+    config = GPTConfig(**SIZES, head_dim=4, **settings)
+    assert GPTConfig(**json.loads(json.dumps(config.to_dict()))) == config
+
+
+# ------------------------------------------------------------------------------ parity
+
+
+def climb(rung: str, theirs: nn.Module, config: GPTConfig, translate, length: int) -> None:
+    """Logits, loss, and the gradients of all weights, copied and compared by name."""
+    dtype = theirs.lm_head.weight.dtype
+    ours = GPT(config).to(dtype)
+    ours.load_state_dict(translate(theirs.state_dict()))
+    ids = torch.randint(config.vocab_size, (B, length), generator=torch.Generator().manual_seed(0))
+    logits = theirs(ids).logits
+    compare(rung, ours(ids), logits)
+    noise = normal(*logits.shape, seed=1, dtype=dtype, grad=False) / length
+    (ours(ids) * noise).sum().backward()
+    (logits * noise).sum().backward()
+    gradients = translate({name: p.grad for name, p in theirs.named_parameters()})
+    mine = {name: p.grad for name, p in ours.named_parameters()}
+    if config.tied:
+        gradients.pop("head.weight")
+    compare(rung + ", gradients", mine, gradients)
+    if dtype == torch.float32:  # theirs is computed in float32 always
+        loss = next_token_loss(ours(ids[:, :-1]), ids[:, 1:])
+        compare(rung + ", loss", loss, theirs(ids, labels=ids).loss)
+
+
+@every_precision
+@pytest.mark.parametrize("tied", [True, False])
+def test_equals_hugging_faces_gpt2(tied, dtype):
+    transformers = pytest.importorskip("transformers")
+    settings = transformers.GPT2Config(
+        vocab_size=V,
+        n_positions=S + 4,
+        n_embd=12,
+        n_layer=3,
+        n_head=3,
+        n_inner=17,
+        tie_word_embeddings=tied,
+        bos_token_id=0,
+        eos_token_id=0,
+        attn_implementation="eager",
+    )
+    theirs = randomize(transformers.GPT2LMHeadModel(settings).to(dtype)).eval()
+    climb("GPT = Hugging Face's GPT-2", theirs, gpt2_config(settings.to_dict()), from_gpt2, S)
+
+
+def lift_float32_islands(llama: nn.Module) -> None:
+    """Theirs normalizes and finds its angles in float32 whatever the dtype: do so in float64."""
+    for parent in [*llama.model.layers, llama.model]:
+        for name, child in list(parent.named_children()):
+            if name.endswith("norm"):
+                lifted = nn.RMSNorm(child.weight.shape, eps=child.variance_epsilon)
+                lifted.weight = child.weight
+                setattr(parent, name, lifted)
+
+    def turn(module, inputs, output):
+        length, dimension = output[0].shape[-2:]
+        base = llama.config.rope_parameters["rope_theta"]
+        planes = torch.arange(0, dimension, 2, dtype=torch.float64)
+        angle = torch.outer(torch.arange(length).double(), 1 / base ** (planes / dimension))
+        angle = torch.cat([angle, angle], dim=-1)[None]
+        return angle.cos(), angle.sin()
+
+    llama.model.rotary_emb.register_forward_hook(turn)
+
+
+@every_precision
+@pytest.mark.parametrize("tied", [True, False])
+def test_equals_hugging_faces_llama(tied, dtype):
+    transformers = pytest.importorskip("transformers")
+    settings = transformers.LlamaConfig(
+        vocab_size=V,
+        max_position_embeddings=64,
+        hidden_size=18,
+        intermediate_size=17,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        num_key_value_heads=3,
+        head_dim=4,
+        rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+        tie_word_embeddings=tied,
+        # Their eager softmax is one more, but their fused attention is not.
+        attn_implementation="eager" if dtype == torch.float32 else "sdpa",
+    )
+    theirs = randomize(transformers.LlamaForCausalLM(settings).to(dtype)).eval()
+    if dtype == torch.float64:
+        lift_float32_islands(theirs)
+    climb("GPT = Hugging Face's Llama", theirs, llama_config(settings.to_dict()), from_llama, 33)
+
+
+@every_precision
+def test_window_beyond_the_length_equals_no_window(dtype):
+    wide, none = build(dtype, windows=(S,)), build(dtype)
+    ids = random_ids()
+    compare(
+        "window of the whole length = no window",
+        results(wide(ids), *wide.parameters()),
+        results(none(ids), *none.parameters()),
+    )
+
+
+# ------------------------------------------------------------------------------ tied weights
+
+
+def is_tied(model: GPT) -> bool:
+    ends = {"embedding.weight", "head.weight"}
+    return (
+        model.head.weight is model.embedding.weight
+        and ends <= set(model.state_dict())
+        and len(ends & {name for name, _ in model.named_parameters()}) == 1
+    )
+
+
+UNTIES = "a shared parameter becomes two where PyTorch makes new ones instead of changing them"
+MOVES = {
+    "nowhere": lambda model: model,
+    "to another dtype": lambda model: model.to(torch.bfloat16),
+    "to the CPU": lambda model: model.to("cpu"),
+    "by deepcopy": copy.deepcopy,
+    "by loading": lambda model: model.load_state_dict(build(seed=2).state_dict()) and model,
+    "by initializing": lambda model: model.initialize() or model,
+    "by freezing": lambda model: model.requires_grad_(False),
+    "to the meta device": lambda model: model.to("meta"),
+    "by assigning": lambda model: (
+        model.load_state_dict(build(seed=2).state_dict(), assign=True) and model
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        pytest.param(
+            move,
+            id=name,
+            marks=[pytest.mark.xfail(reason=UNTIES, strict=True)]
+            if name in ("to the meta device", "by assigning")
+            else [],
+        )
+        for name, move in MOVES.items()
+    ],
+)
+def test_tied_means_one_storage_counted_once(move):
+    model, separate = move(build()), build(tied=False)
+    assert is_tied(model)
+    assert not is_tied(separate)
+    assert model.count_parameters() == separate.count_parameters() - V * SIZES["d_model"]
+
+
+def test_loading_reaches_both_ends():
+    source, target = build(), build(seed=2)
+    assert not torch.equal(source(random_ids()), target(random_ids()))
+    target.load_state_dict(source.state_dict())
+    assert torch.equal(source(random_ids()), target(random_ids()))
+
+
+@every_precision
+def test_tied_gradient_equals_the_sum_of_both_ends(dtype):
+    tied, separate = build(dtype), build(dtype, tied=False)
+    separate.load_state_dict(tied.state_dict())
+    ids = random_ids()
+    logits, whole = results(tied(ids), tied.embedding.weight)
+    same, below, above = results(separate(ids), separate.embedding.weight, separate.head.weight)
+    compare("tied gradient = sum of both ends", [logits, whole], [same, below + above])
+
+
+# ------------------------------------------------------------------------------ initialisation
+
+
+def initial(**settings: object) -> dict[str, torch.Tensor]:
+    config = GPTConfig(
+        **{
+            "vocab_size": 500,
+            "context_length": 300,
+            "d_model": 128,
+            "n_layers": 8,
+            "n_heads": 4,
+            **settings,
+        }
+    )
+    model = GPT(config, generator=torch.Generator().manual_seed(0))
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("initialization", ["gpt2", "zero"])
+@pytest.mark.parametrize("activation", ["gelu_tanh", "swiglu"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_initial_weights_follow_the_rules(tied, activation, initialization):
+    weights = initial(initialization=initialization, activation=activation, tied=tied, qk_norm=True)
+    for name, weight in weights.items():
+        if name.endswith("norm.weight"):
+            assert (weight == 1).all(), name
+        elif name.endswith("bias"):
+            assert (weight == 0).all(), name
+        else:
+            adds_to_stream = name.endswith(("attention.output.weight", "mlp.down.weight"))
+            expected = 0.02 / math.sqrt(2 * 8) if adds_to_stream else 0.02
+            if initialization == "zero" and (adds_to_stream or name == "head.weight"):
+                expected = 0.0
+            # At least 16,384 numbers each: their deviation is known to about half a percent.
+            assert weight.std().item() == pytest.approx(expected, rel=0.03), name
+            assert abs(weight.mean().item()) < 4 * 0.02 / math.sqrt(weight.numel()), name
+
+
+def test_residual_scaling_keeps_the_stream_at_one_scale():
+    """What 2 L parts add has the variance of what one part would add unscaled, at any depth."""
+    added = []
+    for n_layers in (2, 8, 32):
+        weights = initial(n_layers=n_layers, d_model=64)
+        outputs = [
+            w for name, w in weights.items() if name.endswith(("output.weight", "down.weight"))
+        ]
+        assert len(outputs) == 2 * n_layers
+        added.append(sum(weight.var().item() for weight in outputs))
+    assert added == pytest.approx([0.02**2] * 3, rel=0.03)
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_zero_initialization_makes_every_block_the_identity(norm):
+    config = GPTConfig(**SIZES, head_dim=4, initialization="zero", tied=False, norm=norm)
+    model = GPT(config)
+    x = normal(B, S, SIZES["d_model"], seed=0, dtype=torch.float32, grad=False)
+    for block in model.blocks:
+        assert torch.equal(block(x), x)
+    logits = model(random_ids())
+    assert (logits == 0).all()
+    loss = next_token_loss(logits, random_ids())
+    assert loss.item() == pytest.approx(math.log(V))
+
+
+def test_a_fresh_gpt2_is_nearly_undecided():
+    model = GPT(GPTConfig(**SIZES, head_dim=4), generator=torch.Generator().manual_seed(0))
+    loss = next_token_loss(model(random_ids()), random_ids(seed=4))
+    assert loss.item() == pytest.approx(math.log(V), abs=0.05)
+
+
+def test_same_seed_same_weights():
+    first, same, other = (
+        GPT(GPTConfig(**SIZES, head_dim=4), generator=torch.Generator().manual_seed(seed))
+        for seed in (0, 0, 1)
+    )
+    for name, weight in first.state_dict().items():
+        assert torch.equal(same.state_dict()[name], weight), name
+    assert not torch.equal(other.embedding.weight, first.embedding.weight)
+    first.initialize(torch.Generator().manual_seed(1))
+    for name, weight in first.state_dict().items():
+        assert torch.equal(other.state_dict()[name], weight), name
+
+
+def test_weights_do_not_depend_on_the_global_generator():
+    weights = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        weights.append(initial(n_layers=1, qk_norm=True))
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+# ------------------------------------------------------------------------------ size
+
+
+def test_gpt2_has_as_many_parameters_as_published():
+    """124,439,808: the model that was first announced as 117M."""
+    with torch.device("meta"):
+        model = GPT(
+            GPTConfig(vocab_size=50257, context_length=1024, d_model=768, n_layers=12, n_heads=12)
+        )
+    assert model.count_parameters() == 124_439_808
+
+
+def test_gpt3_can_be_built_and_run_without_memory():
+    start = time.process_time()
+    with torch.device("meta"):
+        model = GPT(
+            GPTConfig(
+                vocab_size=50257,
+                context_length=2048,
+                d_model=12288,
+                n_layers=96,
+                n_heads=96,
+                windows=(None, 256),
+            )
+        )
+        logits = model(torch.zeros(1, 5, dtype=torch.long))
+    assert time.process_time() - start < 20
+    assert logits.shape == (1, 5, 50257)
+    d, per_block = 12288, 12 * 12288**2 + 13 * 12288
+    assert model.count_parameters() == (50257 + 2048) * d + 96 * per_block + 2 * d
+    assert model.count_parameters() == pytest.approx(175e9, rel=0.003)
+
+
+# ------------------------------------------------------------------------------ dropout
+
+
+def test_dropout_acts_on_embeddings_in_training_only():
+    model = build(dropout=0.25, d_model=200)
+    for block in model.blocks:  # the other places have tests of their own
+        assert block.dropout.p == block.attention.dropout == 0.25
+        block.dropout.p = block.attention.dropout = 0.0
+    ids = random_ids(50)
+    seen = []
+    model.blocks[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    assert torch.equal(model(ids), model(ids))
+    torch.manual_seed(0)
+    model.train()(ids)
+    whole, _, dropped = seen
+    kept = dropped != 0
+    assert kept.double().mean().item() == pytest.approx(0.75, abs=0.01)
+    torch.testing.assert_close(dropped[kept], whole[kept] / 0.75)
+
+
+# ------------------------------------------------------------------------------ compilation
+
+# In a process of its own: run-time checks of annotations cannot be compiled.
+COMPILE = """
+import copy, sys, torch
+from decoder_only import GPT, GPTConfig
+from decoder_only.lm_head import next_token_loss
+
+backend, n_layers = sys.argv[1], int(sys.argv[2])
+sizes = dict(vocab_size=19, context_length=7, d_model=24, n_layers=n_layers, n_heads=4)
+variants = [
+    dict(n_kv_heads=2, positions="rotary", norm="rms", qk_norm=True, activation="swiglu",
+         windows=(3, None), bias=False),
+    dict(),
+    dict(positions="sinusoidal", norm_position="post", activation="squared_relu", tied=False),
+]
+ids = torch.randint(19, (2, 8), generator=torch.Generator().manual_seed(0))
+for settings in variants[: int(sys.argv[3])]:
+    config = GPTConfig(**sizes, **settings)
+    eager = GPT(config, generator=torch.Generator().manual_seed(0))
+    twin = copy.deepcopy(eager)
+    compiled = torch.compile(twin, backend=backend, fullgraph=True)
+    for step in range(3):
+        logits = []
+        for model in (eager, compiled):
+            logits.append(model(ids[:, :-1]))
+            next_token_loss(logits[-1], ids[:, 1:]).backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.sub_(0.5 * parameter.grad)
+            model.zero_grad()
+        torch.testing.assert_close(*logits, rtol=1e-5, atol=1e-5)
+    for (name, a), (_, b) in zip(eager.named_parameters(), twin.named_parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    assert (twin.head.weight is twin.embedding.weight) == config.tied
+    assert sum(p.numel() for p in compiled.parameters()) == eager.count_parameters()
+"""
+
+
+def compile_and_compare(backend: str, *, n_layers: int, n_variants: int) -> None:
+    command = [sys.executable, "-c", COMPILE, backend, str(n_layers), str(n_variants)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_compiled_models_equal_eager_and_stay_tied():
+    """Traced and differentiated ahead of time as one graph, three steps of training long."""
+    compile_and_compare("aot_eager", n_layers=2, n_variants=3)
+
+
+@pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("c++", "g++", "clang++")),
+    reason="torch.compile needs a C++ compiler, and there is none",
+)
+def test_compiled_code_equals_eager_and_stays_tied():
+    """The same through generated and compiled C++."""
+    compile_and_compare("inductor", n_layers=1, n_variants=1)
+
+
+# ------------------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        (
+            torch.zeros(5, dtype=torch.long),
+            ValueError,
+            r"\(batch, sequence\), got \(5,\).*ids\[None\]",
+        ),
+        (torch.zeros(1, 2, 3, dtype=torch.long), ValueError, r"got \(1, 2, 3\)"),
+        (torch.zeros(2, 3), TypeError, r"int32 or int64, got torch.float32; use ids.long\(\)"),
+        (torch.full((2, 3), V), IndexError, rf"id {V} is outside the vocabulary of {V}"),
+        (torch.full((2, 3), -1), IndexError, rf"id -1 is outside the vocabulary of {V}"),
+        (torch.zeros(1, 10, dtype=torch.long), ValueError, r"10 positions .* table of 9 learned"),
+    ],
+    ids=["one axis", "three axes", "float", "too large", "negative", "too long"],
+)
+def test_ids_that_cannot_work_are_named(ids, error, message):
+    with unchecked(), pytest.raises(error, match=message):
+        build()(ids)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none"])
+def test_other_positions_go_past_the_context_length(positions):
+    ids = random_ids(1, 3 * SIZES["context_length"])
+    assert build(positions=positions)(ids).isfinite().all()
+
+
+NOT_POSITIVE = st.one_of(
+    st.integers(max_value=0),
+    st.floats(allow_nan=False),
+    st.booleans(),
+    st.text(max_size=3),
+    st.just([4]),
+)
+WRONG = {
+    **dict.fromkeys(
+        ("vocab_size", "context_length", "d_model", "n_layers", "n_heads"), NOT_POSITIVE
+    ),
+    **dict.fromkeys(("n_kv_heads", "head_dim", "d_mlp"), NOT_POSITIVE),
+    **dict.fromkeys(
+        ("positions", "norm", "norm_position", "activation", "initialization"),
+        st.text(max_size=5) | st.none() | st.integers() | st.just(["learned"]),
+    ),
+    **dict.fromkeys(("qk_norm", "bias", "tied"), st.none() | st.integers() | st.just("yes")),
+    "dropout": st.floats(max_value=-1e-9) | st.floats(min_value=1) | st.just("a") | st.just([0.5]),
+    "position_base": st.floats(max_value=1) | st.none() | st.just("10000") | st.just(math.nan),
+    "windows": st.one_of(
+        st.integers(),
+        st.none(),
+        st.text(max_size=3),
+        st.just(()),
+        st.lists(st.integers(max_value=0) | st.floats() | st.booleans(), min_size=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+@given(data=st.data())
+def test_settings_that_cannot_work_are_named(field, data):
+    value = data.draw(WRONG[field])
+    with unchecked(), pytest.raises(ValueError, match=f"^{field}=.* cannot work: it must be ") as e:
+        GPTConfig(**{**SIZES, "head_dim": 4, field: value})
+    assert str(e.value).startswith((f"{field}={value!r}", f"{field}=("))
+
+
+def test_every_field_is_refused_somewhere():
+    assert set(WRONG) == {field.name for field in dataclasses.fields(GPTConfig)}
+
+
+@given(st.integers(1, 40), st.integers(1, 12))
+def test_heads_must_divide_the_width_unless_their_own_is_given(d_model, n_heads):
+    sizes = {**SIZES, "d_model": d_model, "n_heads": n_heads}
+    if d_model % n_heads == 0:
+        assert GPTConfig(**sizes).width_of_head == d_model // n_heads
+    else:
+        message = f"d_model={d_model} does not divide into n_heads={n_heads}.*or give head_dim"
+        with pytest.raises(ValueError, match=message):
+            GPTConfig(**sizes)
+    assert GPTConfig(**sizes, head_dim=5).width_of_head == 5
+
+
+@given(st.integers(1, 12), st.integers(1, 12))
+def test_heads_of_keys_must_divide_heads_of_queries(n_heads, n_kv_heads):
+    sizes = {**SIZES, "n_heads": n_heads, "n_kv_heads": n_kv_heads, "head_dim": 4}
+    if n_heads % n_kv_heads == 0:
+        GPTConfig(**sizes)
+    else:
+        message = f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}"
+        with pytest.raises(ValueError, match=message):
+            GPTConfig(**sizes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "odd"),
+    [
+        ({"positions": "rotary", "head_dim": 5}, 5),
+        ({"positions": "rotary", "d_model": 18, "head_dim": None}, 3),
+        ({"positions": "sinusoidal", "d_model": 11}, 11),
+    ],
+    ids=str,
+)
+def test_pairs_need_even_numbers(settings, odd):
+    message = f"{settings['positions']}' turns dimensions in pairs, but there are {odd} of them"
+    with pytest.raises(ValueError, match=message):
+        GPTConfig(**{**SIZES, "head_dim": 4, **settings})
+
+
+def test_config_is_frozen_hashable_and_derives_widths():
+    config = GPTConfig(**{**SIZES, "d_model": 768, "n_heads": 12})
+    assert (config.width_of_head, config.width_of_mlp) == (64, 3072)
+    assert GPTConfig(**{**SIZES, "d_model": 768}, activation="swiglu").width_of_mlp == 2048
+    assert GPTConfig(**{**SIZES, "d_model": 768}, d_mlp=99).width_of_mlp == 99
+    assert hash(config) == hash(dataclasses.replace(config))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.d_model = 5
