@@ -47,7 +47,7 @@ def reach(settings: dict) -> int:
     return 10**6 if None in used else sum(window - 1 for window in used)
 
 
-# ------------------------------------------------------------------------------ every variant
+# ------------------------------------------------------------------------------------ every variant
 
 
 @every_variant
@@ -160,7 +160,7 @@ def test_settings_survive_json(settings):
     assert GPTConfig(**json.loads(json.dumps(config.to_dict()))) == config
 
 
-# ------------------------------------------------------------------------------ parity
+# ------------------------------------------------------------------------------------------- parity
 
 
 def climb(rung: str, theirs: nn.Module, config: GPTConfig, translate, length: int) -> None:
@@ -260,7 +260,7 @@ def test_window_beyond_the_length_equals_no_window(dtype):
     )
 
 
-# ------------------------------------------------------------------------------ tied weights
+# ------------------------------------------------------------------------------------- tied weights
 
 
 def is_tied(model: GPT) -> bool:
@@ -325,7 +325,7 @@ def test_tied_gradient_equals_the_sum_of_both_ends(dtype):
     compare("tied gradient = sum of both ends", [logits, whole], [same, below + above])
 
 
-# ------------------------------------------------------------------------------ initialisation
+# ----------------------------------------------------------------------------------- initialisation
 
 
 def initial(**settings: object) -> dict[str, torch.Tensor]:
@@ -416,7 +416,7 @@ def test_weights_do_not_depend_on_the_global_generator():
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-# ------------------------------------------------------------------------------ size
+# --------------------------------------------------------------------------------------------- size
 
 
 def test_gpt2_has_as_many_parameters_as_published():
@@ -449,7 +449,7 @@ def test_gpt3_can_be_built_and_run_without_memory():
     assert model.count_parameters() == pytest.approx(175e9, rel=0.003)
 
 
-# ------------------------------------------------------------------------------ dropout
+# ------------------------------------------------------------------------------------------ dropout
 
 
 def test_dropout_acts_on_embeddings_in_training_only():
@@ -469,7 +469,7 @@ def test_dropout_acts_on_embeddings_in_training_only():
     torch.testing.assert_close(dropped[kept], whole[kept] / 0.75)
 
 
-# ------------------------------------------------------------------------------ compilation
+# -------------------------------------------------------------------------------------- compilation
 
 # In a process of its own: run-time checks of annotations cannot be compiled.
 COMPILE = """
@@ -528,7 +528,7 @@ def test_compiled_code_equals_eager_and_stays_tied():
     compile_and_compare("inductor", n_layers=1, n_variants=1)
 
 
-# ------------------------------------------------------------------------------ errors
+# ------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
