@@ -1,5 +1,6 @@
 """Renders the book with Jupyter Book. Any warning of Sphinx fails the build, and is shown."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ def build(output: Path = ROOT) -> str | None:
     jupyter_book = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
     done = subprocess.run(
         [*jupyter_book, "build", ROOT, "-W", "-n", "--keep-going", "-q", "--path-output", output],
+        env={**os.environ, "NO_COLOR": "1"},
         capture_output=True,
         text=True,
     )
