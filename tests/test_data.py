@@ -100,7 +100,7 @@ def test_nothing_to_learn_from_is_refused():
 
 
 def test_stories_become_corpora_with_their_exact_score():
-    language = StoryLanguage(n_characters=16)
+    language = StoryLanguage(n_characters=64)
     first = list(itertools.islice(language.stories(split="train", seed=3), 9))
     tokenizer = BytePairTokenizer.train(first, 300)
     train, validation = story_corpora(language, tokenizer, n_train=9, n_validation=4, seed=3)

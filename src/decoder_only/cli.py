@@ -245,6 +245,7 @@ class _Material:
     train: Corpus
     validation: Corpus
     description: dict[str, object]
+    language: StoryLanguage | None = None
 
 
 def _train(options: Train) -> None:
@@ -294,15 +295,18 @@ def _vocab_size(options: Train, preset: dict[str, dict]) -> int:
 
 def _stories(options: Train, preset: dict[str, dict]) -> _Material:
     language = StoryLanguage()
-    first_stories = islice(language.stories(split="train", seed=options.seed), 4000)
-    tokenizer = BytePairTokenizer.train(first_stories, _vocab_size(options, preset))
     sizes = {name: preset["data"][name] for name in ("n_train", "n_validation")}
+    stories = language.stories(split="train", seed=options.seed)
+    # A few thousand stories hold all common words; more would only take longer to count.
+    some = islice(stories, min(sizes["n_train"], 4000))
+    tokenizer = BytePairTokenizer.train(some, _vocab_size(options, preset))
     corpora = story_corpora(language, tokenizer, **sizes, seed=options.seed)
     return _Material(
         tokenizer=tokenizer,
         train=corpora[0],
         validation=corpora[1],
         description={"kind": "stories", "language": repr(language), **sizes},
+        language=language,
     )
 
 
@@ -383,26 +387,17 @@ def _report(history: History, material: _Material) -> None:
 
 def _show_some(model: GPT, material: _Material, *, seed: int) -> None:
     """A few texts; of stories also how many of more are in the language."""
-    generator = torch.Generator().manual_seed(seed)
-    if material.description["kind"] == "text":
-        texts = write(
-            model,
-            material.tokenizer,
-            "\n",
-            max_new_tokens=200,
-            generator=generator,
-            from_start=False,
-        )
-        print("\nA text that it wrote:\n")
-        _show(texts)
+    settings = {"generator": torch.Generator().manual_seed(seed), "max_new_tokens": 300}
+    if material.language is None:
+        print("\nIt wrote:\n")
+        _show(write(model, material.tokenizer, "\n", from_start=False, **settings))
         return
-    language = StoryLanguage()
-    texts = write(model, material.tokenizer, count=24, max_new_tokens=300, generator=generator)
-    n_stories = sum(language.log_prob(text) > -math.inf for text in texts)
+    texts = write(model, material.tokenizer, count=24, **settings)
+    n_stories = sum(material.language.log_prob(text) > -math.inf for text in texts)
     print(
-        f"\nOf {len(texts)} texts that it wrote, {n_stories} are stories of the language. Four:\n"
+        f"\nIt wrote {len(texts)} texts; {n_stories} are stories of the language. Four of them:\n"
     )
-    _show(texts[:4], language)
+    _show(texts[:4], material.language)
 
 
 def _show(texts: Sequence[str], language: StoryLanguage | None = None) -> None:
