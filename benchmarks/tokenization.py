@@ -4,7 +4,8 @@
 
 All measurements come from one run in one process. minbpe takes minutes and runs once; the others
 run several times, in turn. `--minbpe` names a clone of github.com/karpathy/minbpe; without it its
-rows are left out. The results are printed, and written to `benchmarks/results/tokenization.json`.
+rows are left out. The results are printed, and written to `benchmarks/results/`: all of them to
+`tokenization.json`, and as a table to `tokenization.md`.
 """
 
 import json
@@ -34,7 +35,7 @@ def main(text: Path, minbpe: Path | None = None, repeats: int = 7, out: Path = R
         text: a UTF-8 text of at least a megabyte, such as Tiny Shakespeare.
         minbpe: the folder of a clone of minbpe.
         repeats: how often to measure what is fast.
-        out: the file to write.
+        out: the JSON file to write; the table lies beside it.
     """
     corpus = text.read_text(encoding="utf-8")
     print(f"{'':54} {'wall':>8} {'cpu':>8} seconds, and times ours")
@@ -43,7 +44,9 @@ def main(text: Path, minbpe: Path | None = None, repeats: int = 7, out: Path = R
     if minbpe:
         rows += training_beside_minbpe(corpus[:1_000_000], minbpe, repeats)
     packages = ["tiktoken", "tokenizers", "regex", "numpy"]
-    write_results(out, {"provenance": collect(packages=packages, files=[text]), "rows": rows})
+    provenance = collect(packages=packages, files=[text])
+    write_results(out, {"provenance": provenance, "rows": rows})
+    out.with_suffix(".md").write_text(table(rows, provenance), encoding="utf-8")
 
 
 def training_beside_hugging_face(corpus: str, repeats: int) -> Iterator[Row]:
@@ -150,6 +153,27 @@ def compare(task: str, corpus: str, vocab_size: int, timings: dict[str, Row]) ->
         )
         size = {"characters": len(corpus), "vocab_size": vocab_size}
         yield {"task": task, "name": name} | size | timing | {"times_ours": ratio}
+
+
+def table(rows: list[Row], provenance: Row) -> str:
+    """The results as Markdown."""
+    lines = [
+        "| | V | seconds (fastest to slowest) | processor seconds | times ours |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        wall, cpu, ratio = row["wall"], row["cpu"], row["times_ours"]["cpu"]
+        spread = f" ({wall['min']:.2f} to {wall['max']:.2f})" if wall["repeats"] > 1 else ""
+        lines.append(
+            f"| {row['task']}: {row['name']} | {row['vocab_size']} | {wall['median']:.2f}{spread} "
+            f"| {cpu['median']:.2f} | {ratio:.2f} |"
+        )
+    about = (
+        f"{provenance['date'][:10]}, {provenance['processor']}, {provenance['cores']} cores, load "
+        f'{provenance["load"]}, Python {provenance["python"]}. Medians; "times ours" compares '
+        "processor seconds with the row of ours above it."
+    )
+    return "\n".join([*lines, "", about, ""])
 
 
 if __name__ == "__main__":

@@ -367,7 +367,7 @@ class BytePairTokenizer:
         _check_byte_order(byte_order)
         _check_vocab_size(vocab_size, len(special_tokens))
         counts = count_pretokens(_documents(text), pattern)
-        if not any(counts):
+        if not counts:
             raise ValueError("there is no text to train on: the text, or each document, is empty")
         words = {spell(word, byte_order): count for word, count in counts.items()}
         n_merges = vocab_size - 256 - len(special_tokens)
