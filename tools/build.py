@@ -1,6 +1,6 @@
 """Renders the book with Jupyter Book. Any warning of Sphinx fails the build, and is shown."""
 
-import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +14,6 @@ def build(output: Path = ROOT) -> str | None:
     jupyter_book = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
     done = subprocess.run(
         [*jupyter_book, "build", ROOT, "-W", "-n", "--keep-going", "-q", "--path-output", output],
-        env={**os.environ, "NO_COLOR": "1"},
         capture_output=True,
         text=True,
     )
@@ -23,7 +22,7 @@ def build(output: Path = ROOT) -> str | None:
     # Pages that were read with a warning would pass unread the next time.
     shutil.rmtree(output / "_build" / ".doctrees", ignore_errors=True)
     complaints = done.stderr.partition("Traceback (most recent call last)")[0].strip()
-    return complaints or done.stderr + done.stdout
+    return re.sub(r"\x1b\[[0-9;]*m", "", complaints or done.stderr + done.stdout)
 
 
 if __name__ == "__main__":
