@@ -50,6 +50,95 @@ def reach(settings: dict) -> int:
 # ------------------------------------------------------------------------------------ every variant
 
 
+ACTIVATIONS = {
+    "relu": lambda x: x.clamp(min=0),
+    "gelu": lambda x: x * (1 + torch.erf(x / math.sqrt(2))) / 2,
+    "gelu_tanh": lambda x: x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    "squared_relu": lambda x: x.clamp(min=0) ** 2,
+}
+
+
+def written_out(config: GPTConfig, w: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
+    """The whole model from its weights, with nothing of the package: formulas, head by head."""
+    length, k = ids.shape[1], config.width_of_head
+    group = config.n_heads // (config.n_kv_heads or config.n_heads)
+    distance = torch.arange(length)[:, None] - torch.arange(length)
+
+    def linear(x, name):
+        return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0)
+
+    def rms(x, weight):
+        return x / ((x**2).mean(-1, keepdim=True) + 1e-5) ** 0.5 * weight
+
+    def norm(x, name):
+        if config.norm == "rms":
+            return rms(x, w[f"{name}.weight"])
+        x = x - x.mean(-1, keepdim=True)
+        return rms(x, w[f"{name}.weight"]) + w.get(f"{name}.bias", 0)
+
+    def angles(dimension):
+        planes = torch.arange(0, dimension, 2, dtype=torch.float64)
+        return torch.arange(length)[:, None] / config.position_base ** (planes / dimension)
+
+    def turn(x):
+        angle, half = angles(k), k // 2
+        rotation = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
+        return x * angle.cos().repeat(1, 2) + rotation * angle.sin().repeat(1, 2)
+
+    def attention(x, name, window):
+        query, key, value = (linear(x, f"{name}.{part}") for part in ("query", "key", "value"))
+        unseen = (distance < 0) | (distance >= (window or length))
+        heads = []
+        for head in range(config.n_heads):
+            q = query[..., head * k :][..., :k]
+            t, v = (each[..., head // group * k :][..., :k] for each in (key, value))
+            if config.qk_norm:
+                q = rms(q, w[f"{name}.query_norm.weight"])
+                t = rms(t, w[f"{name}.key_norm.weight"])
+            if config.positions == "rotary":
+                q, t = turn(q), turn(t)
+            weights = (q @ t.transpose(-1, -2) / k**0.5).exp().masked_fill(unseen, 0)
+            heads.append(weights / weights.sum(-1, keepdim=True) @ v)
+        return linear(torch.cat(heads, dim=-1), f"{name}.output")
+
+    def mlp(x, name):
+        up = linear(x, f"{name}.up")
+        if config.activation != "swiglu":
+            return linear(ACTIVATIONS[config.activation](up), f"{name}.down")
+        gate = linear(x, f"{name}.gate")
+        return linear(gate / (1 + (-gate).exp()) * up, f"{name}.down")
+
+    x = w["embedding.weight"][ids]
+    if config.positions == "learned":
+        x = x + w["positions.weight"][:length]
+    if config.positions == "sinusoidal":
+        angle = angles(config.d_model)
+        x = x + torch.stack([angle.sin(), angle.cos()], dim=-1).view(length, -1)
+    for layer in range(config.n_layers):
+        block = f"blocks.{layer}"
+        window = config.windows[layer % len(config.windows)]
+        if config.norm_position == "pre":
+            x = x + attention(norm(x, f"{block}.attention_norm"), f"{block}.attention", window)
+            x = x + mlp(norm(x, f"{block}.mlp_norm"), f"{block}.mlp")
+        else:
+            x = norm(x + attention(x, f"{block}.attention", window), f"{block}.attention_norm")
+            x = norm(x + mlp(x, f"{block}.mlp"), f"{block}.mlp_norm")
+    if config.norm_position == "pre":
+        x = norm(x, "final_norm")
+    return x @ w["embedding.weight" if config.tied else "head.weight"].T
+
+
+@every_variant
+def test_every_variant_equals_its_formulas(settings):
+    model, ids = build(position_base=50.0, **settings), random_ids()
+    weights = dict(model.named_parameters())
+    compare(
+        "every variant = its formulas written out",
+        results(model(ids), *weights.values()),
+        results(written_out(model.config, weights, ids), *weights.values()),
+    )
+
+
 @every_variant
 def test_no_gradient_from_an_output_to_a_later_input(settings):
     """Exactly zero, nor to another sequence, nor beyond the windows; and not zero elsewhere."""
