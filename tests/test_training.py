@@ -57,7 +57,7 @@ def a_batch(seed: int = 0, shape: tuple[int, int] = (4, 16)) -> tuple[torch.Tens
         ("beta2", -0.1, "at least 0 and below 1"),
         ("max_gradient_norm", 0.0, "above 0, or None"),
         ("evaluate_every", 0, "above 0, or None"),
-        ("seed", -1, "at least 0 and below 2^63"),
+        ("seed", -1, "at least 0 and below 2^31"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_by_name(field, value, wanted):

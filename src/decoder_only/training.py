@@ -75,7 +75,7 @@ class TrainConfig:
         for name in ("beta1", "beta2"):
             _require(self, name, lambda beta: 0 <= beta < 1, "at least 0 and below 1")
         _require(self, "learning_rate", lambda rate: rate > 0, "above 0")
-        _require(self, "seed", lambda seed: 0 <= seed < 2**63, "at least 0 and below 2^63")
+        _require(self, "seed", lambda seed: 0 <= seed < 2**31, "at least 0 and below 2^31")
         for name in ("max_gradient_norm", "evaluate_every"):
             _require(self, name, lambda x: x is None or x > 0, "above 0, or None")
         if self.batch_size % self.accumulation:
@@ -159,6 +159,9 @@ def train(
 ) -> History:
     """Train a model where it lies, on the device of its weights.
 
+    Everything random is a function of (seed, step), the order of the data and dropout alike.
+    For the latter, torch's global generator is seeded anew at each step.
+
     Args:
         model: changed in place.
         train_data: what it learns from.
@@ -174,7 +177,6 @@ def train(
     Raises:
         FloatingPointError: the loss is no longer a finite number.
     """
-    torch.manual_seed(config.seed)  # dropout
     optimizer = adamw(
         model,
         learning_rate=config.learning_rate,
@@ -185,6 +187,7 @@ def train(
     floor = None if validation_data is None else validation_data.floor
     with _Monitor(config, model=model, floor=floor, run=run, progress=progress) as monitor:
         for step in range(config.steps):
+            torch.manual_seed(config.seed * 2**32 + step)  # what dropout draws from
             rate = _rate(step, config)
             set_learning_rate(optimizer, rate)
             inputs, targets = _batch(train_data, step, model, config)
