@@ -104,7 +104,7 @@ class Reader:
     ) -> int:
         index = choice.find(self.text, self.at, memory)
         if index is None:
-            raise Departure(list(leads([choice], memory)))
+            raise Departure(leads([choice], memory))
         self.log_prob += weights.log_prob(index, used)
         return index
 
@@ -112,7 +112,7 @@ class Reader:
 class Departure(Exception):
     """The text left the language; ``expected`` is what could have followed, as (text, p)."""
 
-    def __init__(self, expected: list[tuple[str, float]]) -> None:
+    def __init__(self, expected: Iterable[tuple[str, float]]) -> None:
         super().__init__("the text leaves the language here")
         self.expected = expected
 
@@ -317,8 +317,8 @@ class Grammar:
     longer path, so that templates can say {friend} where they mean {hero.friend}.
     """
 
-    TOKEN = re.compile(r"[\[\]|]|\{[^{}]*\}|<[^<>]*>|[^\[\]{}<>|]+")
-    WEIGHT = re.compile(r"(\d+):\s*")
+    TOKEN = re.compile(r"[\[\]|]|\{[^{}]*\}|<[^<>]*>|[^\[\]{}<>|\s]+|\s+")
+    WEIGHT = re.compile(r"(\d+):")
 
     def __init__(
         self,
@@ -330,38 +330,61 @@ class Grammar:
         self.lexicons = lexicons
         self.shorthand = shorthand or {}
         self.rules: dict[str, Sequence[Any]] = {}
+        self.mentioned: set[str] = set()
         for name, template in rules_of(source).items():
             self.rules[name] = self.compile(template)
+        if missing := self.mentioned - set(self.rules):
+            raise ValueError(f"templates tell rules that are nowhere: {sorted(missing)}")
 
     def compile(self, template: str) -> Sequence[Any]:
         """The nodes of a template."""
-        choice = self._alternatives(iter([*self.TOKEN.findall(template), "]"]))
-        return choice.bodies[0] if len(choice.bodies) == 1 else (choice,)
+        weighted = []
+        for tokens in self._alternatives(template):
+            weight = self.WEIGHT.match(tokens[0]) if tokens else None
+            if weight:
+                tokens[0] = tokens[0][weight.end() :]
+            weighted.append((int(weight[1]) if weight else 1, [token for token in tokens if token]))
+        return self._nodes(weighted)
 
-    def _alternatives(self, tokens: Iterator[str]) -> Choice:
-        """Reads up to the bracket that closes."""
-        bodies: list[list[Any]] = [[]]
-        weights = [1]
-        for token in tokens:
-            if token == "]":
-                return Choice([_with_options(body) for body in bodies], weights)
-            if token == "|":
-                bodies.append([])
-                weights.append(1)
-            elif token == "[":
-                bodies[-1].append(self._alternatives(tokens))
-            elif token[0] == "{":
-                bodies[-1].append(self._hole(token[1:-1]))
-            elif token[0] == "<":
-                bodies[-1].append(Rule(self.rules, token[1:-1]))
+    def _alternatives(self, template: str) -> list[list[str]]:
+        """Splits at the bars outside brackets; what is in brackets stays in one piece."""
+        alternatives: list[list[str]] = [[]]
+        depth = 0
+        for token in self.TOKEN.findall(template):
+            depth -= token == "]"
+            if token == "|" and not depth:
+                alternatives.append([])
+            elif depth or token == "]":
+                alternatives[-1][-1] += token
             else:
-                weight = None if bodies[-1] else self.WEIGHT.match(token)
-                if weight:
-                    weights[-1] = int(weight[1])
-                    token = token[weight.end() :]
-                if token:
-                    bodies[-1].append(token)
-        raise ValueError("a bracket of a template is not closed")
+                alternatives[-1].append(token)
+            depth += token == "["
+        if depth:
+            raise ValueError(f"brackets do not match in {template!r}")
+        return alternatives
+
+    def _nodes(self, weighted: list[tuple[int, list[str]]]) -> Sequence[Any]:
+        """Alternatives that begin alike share their beginning, and part where they differ."""
+        common = _common_beginning([tokens for _, tokens in weighted])
+        nodes = [node for token in common for node in self._compiled(token)]
+        parting: dict[str, list[tuple[int, list[str]]]] = {}
+        for weight, tokens in weighted:
+            rest = tokens[len(common) :]
+            parting.setdefault(rest[0] if rest else "", []).append((weight, rest))
+        if len(parting) > 1:
+            bodies = [self._nodes(group) for group in parting.values()]
+            weights = [sum(weight for weight, _ in group) for group in parting.values()]
+            nodes.append(Choice(bodies, weights))
+        return _with_options(_joined(nodes))
+
+    def _compiled(self, token: str) -> Sequence[Any]:
+        """The nodes of what stands in brackets or braces, or of a word."""
+        if token[0] == "[":
+            return self.compile(token[1:-1])
+        if token[0] == "<":
+            self.mentioned.add(token[1:-1])
+            return [Rule(self.rules, token[1:-1])]
+        return [self._hole(token[1:-1]) if token[0] == "{" else token]
 
     def _hole(self, hole: str) -> Draw | Remember | Known:
         if "=" in hole:
@@ -380,17 +403,38 @@ class Grammar:
         return (*self.shorthand.get(head, (head,)), *rest)
 
 
-def _with_options(body: list[Any]) -> list[Any]:
+def _common_beginning(sequences: list[list[str]]) -> list[str]:
+    common = []
+    for tokens in zip(*sequences, strict=False):
+        if len(set(tokens)) > 1:
+            break
+        common.append(tokens[0])
+    return common
+
+
+def _joined(nodes: Iterable[Any]) -> list[Any]:
+    """Neighbouring strings become one."""
+    joined: list[Any] = []
+    for node in nodes:
+        if type(node) is str and joined and type(joined[-1]) is str:
+            joined[-1] += node
+        else:
+            joined.append(node)
+    return joined
+
+
+def _with_options(nodes: list[Any]) -> tuple[Any, ...]:
     """Lets what follows an optional phrase become part of its alternatives.
 
     An empty alternative begins every other one. Carried on to the end of its template, it does not.
     """
-    for at in range(len(body) - 2, -1, -1):
-        node = body[at]
+    for at in range(len(nodes) - 2, -1, -1):
+        node = nodes[at]
         if isinstance(node, Choice) and () in node.bodies:
-            rest = tuple(body[at + 1 :])
-            body[at:] = [Choice([option + rest for option in node.bodies], node.weights.weights)]
-    return body
+            rest = tuple(nodes[at + 1 :])
+            carried = [tuple(_joined((*body, *rest))) for body in node.bodies]
+            nodes[at:] = [Choice(carried, node.weights.weights)]
+    return tuple(nodes)
 
 
 def rules_of(source: str) -> dict[str, str]:

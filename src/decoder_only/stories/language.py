@@ -24,7 +24,9 @@ from decoder_only.stories.world import MOST_CHARACTERS, build_grammar
 __all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]
 
 Split = Literal["train", "validation"]
-FEWEST_CHARACTERS = 16
+# Fewer people, or a steeper law, and a crowded story would look long for somebody new.
+FEWEST_CHARACTERS = 64
+MOST_EXPONENT = 2
 VALIDATION_SHARE = 1 / 16
 
 
@@ -141,8 +143,10 @@ class StoryLanguage:
                 f"n_characters must be from {FEWEST_CHARACTERS} to {MOST_CHARACTERS}, "
                 f"got {n_characters}"
             )
-        if not isinstance(exponent, int | float) or not 0 <= exponent <= 4:
-            raise ValueError(f"exponent must be a number from 0 to 4, got {exponent!r}")
+        if not isinstance(exponent, int | float) or not 0 <= exponent <= MOST_EXPONENT:
+            raise ValueError(
+                f"exponent must be a number from 0 to {MOST_EXPONENT}, got {exponent!r}"
+            )
         self.seed = seed
         self.n_characters = n_characters
         self.exponent = float(exponent)
@@ -288,7 +292,7 @@ class StoryLanguage:
 
 
 def _furthest(
-    text: str, start: int, expected: list[tuple[str, float]]
+    text: str, start: int, expected: Iterable[tuple[str, float]]
 ) -> tuple[int, tuple[tuple[str, float], ...]]:
     """How far the text agrees with one of the continuations, and what those that agree go on to."""
 

@@ -23,6 +23,7 @@ __all__ = [
     "NAME_ENDS",
     "NAME_MIDDLES",
     "NAME_STARTS",
+    "ODDS",
     "PET_NAMES",
     "PLACES",
     "PLACE_NAMES",
@@ -39,7 +40,7 @@ def _words(text: str) -> list[str]:
 
 
 def _phrases(text: str) -> list[str]:
-    return [phrase.strip() for phrase in text.replace("\n", " ").split(",")]
+    return " ".join(text.split()).split(", ")
 
 
 # ------------------------------------------------------------------------------------- who
@@ -333,7 +334,7 @@ WEATHERS = {
         "freezing",
         "There were ice flowers on the windows.",
         "every breath made a little cloud",
-        "the frost came back and drew on the windows",
+        "the frost was back, and drew on the windows",
     ),
     "cloudy": (
         "cloudy",
@@ -357,7 +358,7 @@ WEATHERS = {
         "misty",
         "Mist lay over the fields like a sheet.",
         "the trees looked like tall strangers",
-        "the mist rose again, and it was time for bed",
+        "the mist was rising again, and it was time for bed",
     ),
 }
 
@@ -380,6 +381,31 @@ FOLK = {
     "the lamplighter": ("he", "One more and then one more"),
     "the librarian": ("she", "Shh"),
 }
+
+# what pockets and drawers are full of
+ODDS = _phrases("""
+    a button, a cork, two corks, a bent nail, a bus ticket, half a biscuit, a dead moth, a pencil
+    stub, a fish hook, an old coin, a snail shell, a piece of string, a broken comb, a walnut, a
+    candle end, a doll's shoe, a ball of wool, a playing card, a wooden tooth, a paper boat, a
+    glass eye, a postcard from Peru, a cold potato, a whistle without a pea, a spare wheel, a list
+    of names, a tin soldier, a very old sandwich, a clapper without a bell, a wet sock, three
+    acorns, a spider, a teaspoon, a left glove, a jam label, a lump of chalk, a cracked cup, a
+    marble with a star in it, a photograph of a horse, a curtain ring, a lemon, a toothbrush, a
+    feather duster, seven pins, a magnet, a rubber band, an empty jar, a shopping list, a shoelace,
+    a chess queen, a bar of soap, a boiled egg, a map of the moon, a beard made of wool, a tent
+    peg, an oily rag, a pine cone, a dried frog, a squashed plum, a birthday candle, a door handle,
+    the lid of a pot, the leg of a chair, a sugar lump, a horseshoe, a library card, a dog biscuit,
+    a paper clip, a broken watch, an onion, a fork, a lock without a key, a bottle of ink, a wig,
+    two left shoes, an odd domino, a peach stone, a letter to the king, a tap, a handful of sand,
+    an old tram ticket, four peas, a bird's nest, a harmonica, a balloon, a tin of sardines, a
+    cloth cap, a violin string, a thimble, a radio valve, a slice of ham, a conker, a pair of
+    spectacles, a hot-water bottle, a beetle in a matchbox, a plaster, a stamp from Chile, a
+    mousetrap, a false nose, a lamp without a shade, a duck's feather, a carrot, a tuning fork, a
+    wishbone, a recipe for glue, a torn flag, a blue bead, a bicycle pump, a raffle ticket, a paper
+    hat, a toy anchor, a sleepy wasp, a ship's biscuit, a knotted handkerchief, a collar stud, a
+    bit of cheese, an umbrella handle, a wooden leg, a newspaper from last year, a milk tooth, a
+    tiny hammer
+""")
 
 # what children build: how it goes well, how it goes badly
 CRAFTS = {

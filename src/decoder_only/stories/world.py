@@ -1,10 +1,11 @@
 """The world of the stories: who there is, and what is true of them in every story.
 
 A world is drawn once from its seed. Each person has a home, a friend, a pet, a favourite food, a
-treasure, a place to go, a fear and some habits. All of them are drawn with heavy-tailed (Zipf-like)
-weights, the r-th most common being r ** -exponent as likely as the first; but once drawn, they are
-as fixed for the thousandth person as they are for the first. To know them takes memory: about a
-hundred bits per person. Chapter 7 (data).
+treasure, a place to go, a fear and some habits. They are drawn with heavy-tailed (Zipf-like)
+weights: the r-th most common person is r ** -exponent as likely as the first, and things, foods,
+places and the like have a lighter tail, of half that exponent. But once drawn, the facts are as
+fixed for the thousandth person as they are for the first, and to know them takes memory.
+Chapter 7 (data).
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ def build_grammar(*, seed: int, n_characters: int, exponent: float) -> Grammar:
     """The world of that seed, and the tales told in it."""
     rng = Random(f"world {seed}")
     size = max(64, n_characters)
+    lighter = exponent / 2
     lexicons = {
-        name: Lexicon(entries, zipf_weights(len(entries), exponent))
+        name: Lexicon(
+            entries, zipf_weights(len(entries), exponent if name == "people" else lighter)
+        )
         for name, entries in {
             "people": people(rng, n_characters),
             "things": shuffled(rng, things())[:size],
@@ -48,12 +52,14 @@ def build_grammar(*, seed: int, n_characters: int, exponent: float) -> Grammar:
             "plants": shuffled(rng, plants()),
             "folk": shuffled(rng, folk()),
             "crafts": shuffled(rng, crafts()),
+            "odds": shuffled(rng, odds()),
+            "numbers": shuffled(rng, numbers()),
             "weathers": shuffled(rng, weathers()),
             "days": days(),
         }.items()
     }
     for person in lexicons["people"].entries:
-        settle(rng, person, lexicons, exponent)
+        settle(rng, person, lexicons, lighter)
     for person in lexicons["people"].entries:
         set_aside(person)
     grammar = Grammar(
@@ -65,7 +71,7 @@ def build_grammar(*, seed: int, n_characters: int, exponent: float) -> Grammar:
 
 def zipf_weights(size: int, exponent: float) -> list[int]:
     """Weights of the ranks 1 to ``size``, in whole numbers."""
-    return [max(1, round(1e9 / rank**exponent)) for rank in range(1, size + 1)]
+    return [max(1, round(1e12 / rank**exponent)) for rank in range(1, size + 1)]
 
 
 def shuffled(rng: Random, items: list[Any]) -> list[Any]:
@@ -96,7 +102,9 @@ def people(rng: Random, count: int) -> list[Record]:
         if name not in beginnings and not any(start in names for start in starts):
             names[name] = she
             beginnings |= starts
-    return [{"text": name, **pronouns(she)} for name, she in names.items()]
+    return [
+        {"text": name, "close": "<close.friend>", **pronouns(she)} for name, she in names.items()
+    ]
 
 
 def pronouns(she: str) -> Record:
@@ -110,7 +118,9 @@ def with_article(words_after: str) -> str:
 
 def things() -> list[Record]:
     return [
-        {"text": f"{adjective} {noun}", "a": with_article(f"{adjective} {noun}"), "noun": noun}
+        {"text": f"{adjective} {noun}", "a": with_article(f"{adjective} {noun}")}
+        | {"A": with_article(f"{adjective} {noun}").capitalize()}
+        | {"A": with_article(f"{adjective} {noun}").capitalize()}
         | {"used": used, "close": "<close.toy>"}
         for adjective in words.ADJECTIVES
         for noun, used in words.THINGS.items()
@@ -125,7 +135,8 @@ def foods() -> list[Record]:
             "some": some.format(flavour),
             "it": it,
         }
-        | {"was": "was" if it == "it" else "were", "close": "<close.food>"}
+        | dict(zip(("is", "was"), ("is", "was") if it == "it" else ("are", "were"), strict=True))
+        | {"close": "<close.food>"}
         for flavour in words.FLAVOURS
         for dish, (some, it) in words.DISHES.items()
     ]
@@ -153,6 +164,16 @@ def animals() -> list[Record]:
 
 def plants() -> list[Record]:
     return [{"text": plant, "grown": grown} for plant, grown in words.PLANTS.items()]
+
+
+def odds() -> list[Record]:
+    return [{"text": odd, "Text": odd[0].upper() + odd[1:]} for odd in words.ODDS]
+
+
+def numbers() -> list[Record]:
+    tens = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+    units = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    return [{"text": f"{ten}-{unit}"} for ten in tens for unit in units]
 
 
 def crafts() -> list[Record]:
