@@ -350,7 +350,7 @@ def test_stories_are_plain_text_of_the_promised_length(language):
 def test_the_first_stories_are_what_they_always_were(language):
     text = "\n".join(islice(language.stories(seed=0), 200))
     text += "\n".join(islice(StoryLanguage(seed=1, n_characters=100).stories(seed=2), 50))
-    assert zlib.crc32(text.encode()) == 1347754471
+    assert zlib.crc32(text.encode()) == 239671104
 
 
 def test_splits_never_share_a_story(language):

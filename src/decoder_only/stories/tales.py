@@ -345,7 +345,7 @@ swap.first:
 - [In the attic|Under the stairs|In a ditch|In the hen house|At the bottom of a drawer|On a fence]
   {she} found {one=things.a}. {hero} {one.used}, but [soon|after a while|by noon] that was dull.
 - {friend} gave {him} {one=things.a}, for which {hero} had no use [at all|whatever|that day].
-- {hero} won {one=things.a} at the [fair|raffle|school fête|market]. It was not what {she} had
+- {hero} won {one=things.a} at the [fair|raffle|village show|market]. It was not what {she} had
   [hoped for|wanted|dreamed of].
 - "What [shall I|am I to|can one] do with {one=things.a}?" <said> {hero}[ <how>|]. It had come from
   [an uncle|an aunt|a cousin|a stranger] by post.
@@ -359,9 +359,9 @@ swap.second:
   {one.used}, and {hero} {two.used}.
 
 swap.third:
-- Then came {who=folk}. "{who.motto}," <said> {who}. "A {two}! I have always [wanted|needed|dreamed
+- Then came {who=folk}. "{who.motto}," <said> {who}. "{two.A}! I have always [wanted|needed|dreamed
   of] one." And {hero} got {three=foods.some} for it.
-- But {who=folk} needed just such a {two}, and gave {three=foods.some} for it.
+- But {who=folk} needed just such {two.a}, and gave {three=foods.some} for it.
 - {who=folk.Text} stopped. "{who.motto}! Will you take {three=foods.some} for the {two}?" {hero}
   would.
 
@@ -793,9 +793,9 @@ garden:
 garden.sow:
 - {hero} had one {crop=plants} seed. {She} put it into the ground {place=places.at} and [watered
   it|sat down beside it|said good night to it].
-- "Plant this," <said> {friend}, and gave {him} a {crop=plants} seed. {hero} dug a hole
+- "Plant this," <said> {friend}, and gave {him} {crop=plants.a} seed. {hero} dug a hole
   {place=places.at} with [a spoon|a stick|both hands|{odd=odds}].
-- In place of [a penny|two pennies|thanks], {other=people} paid {him} [back |]with a {crop=plants}
+- In place of [a penny|two pennies|thanks], {other=people} paid {him} [back |]with {crop=plants.a}
   seed. {hero} sowed it {place=places.at}.
 
 garden.wait:

@@ -163,7 +163,10 @@ def animals() -> list[Record]:
 
 
 def plants() -> list[Record]:
-    return [{"text": plant, "grown": grown} for plant, grown in words.PLANTS.items()]
+    return [
+        {"text": plant, "a": with_article(plant), "grown": grown}
+        for plant, grown in words.PLANTS.items()
+    ]
 
 
 def odds() -> list[Record]:
