@@ -51,14 +51,14 @@ _MODERN = {
 
 PRESETS: dict[str, dict[str, dict]] = {
     "stories-cpu": {
-        "data": {"kind": "stories", "vocab_size": 1024, "n_train": 20_000, "n_validation": 1000},
+        "data": {"kind": "stories", "vocab_size": 1024, "n_train": 20_000, "n_validation": 250},
         "model": {**_MODERN, "context_length": 256, "d_model": 128, "n_layers": 4, "n_heads": 4},
         "training": {
-            "steps": 900,
-            "batch_size": 8,
-            "learning_rate": 3e-3,
+            "steps": 1600,
+            "batch_size": 4,
+            "learning_rate": 8e-3,
             "warmup_steps": 50,
-            "evaluate_every": 300,
+            "evaluate_every": 200,
         },
     },
     "shakespeare-cpu": {

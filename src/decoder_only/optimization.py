@@ -84,7 +84,7 @@ def learning_rate(
     Source: Loshchilov & Hutter (2017) for the cosine; warm-up as in Brown et al. (2020).
     """
     if step < warmup_steps:
-        return peak * (step + 1) / warmup_steps
+        return peak * ((step + 1) / warmup_steps)
     if step >= total_steps:
         return final
     progress = (step - warmup_steps) / (total_steps - warmup_steps)
