@@ -61,7 +61,9 @@ def summary(seconds: list[float]) -> dict[str, Any]:
     }
 
 
-def collect(*, packages: Iterable[str] = (), files: Iterable[Path] = ()) -> dict[str, Any]:
+def collect(
+    *, packages: Iterable[str] = (), files: Iterable[Path] = ()
+) -> dict[str, Any]:
     """Everything that one needs to judge a measurement, and to repeat it.
 
     Args:
@@ -76,7 +78,9 @@ def collect(*, packages: Iterable[str] = (), files: Iterable[Path] = ()) -> dict
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
-        "load": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+        "load": [round(load, 2) for load in os.getloadavg()]
+        if hasattr(os, "getloadavg")
+        else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in packages},
@@ -89,7 +93,9 @@ def write_results(path: Path, results: dict[str, Any]) -> None:
     content = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
     for private in (str(ROOT), str(Path.home()), os.getcwd()):
         if len(private) > 1 and private in content:
-            raise ValueError(f"the results would name a path of this machine, {private}")
+            raise ValueError(
+                f"the results would name a path of this machine, {private}"
+            )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content, encoding="utf-8")
 
@@ -111,7 +117,9 @@ def _revision() -> str | None:
         ).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks")
+        changed = git(
+            "status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks"
+        )
         return git("rev-parse", "HEAD") + (" with changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -122,7 +130,11 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    names = [
+        line.partition(":")[2].strip()
+        for line in lines
+        if line.startswith("model name")
+    ]
     return names[0] if names else platform.machine()
 
 

@@ -28,7 +28,9 @@ RESULTS = Path(__file__).parent / "results" / "tokenization.json"
 Row = dict[str, Any]
 
 
-def main(text: Path, minbpe: Path | None = None, repeats: int = 7, out: Path = RESULTS) -> None:
+def main(
+    text: Path, minbpe: Path | None = None, repeats: int = 7, out: Path = RESULTS
+) -> None:
     """Measure, print a table, write the results.
 
     Args:
@@ -70,7 +72,8 @@ def train_hugging_face(corpus: str, vocab_size: int) -> tokenizers.Tokenizer:
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.pre_tokenizer = byte_level
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size - 1,  # our special token is the last; theirs would be the first
+        vocab_size=vocab_size
+        - 1,  # our special token is the last; theirs would be the first
         initial_alphabet=byte_level.alphabet(),
         show_progress=False,
     )
@@ -130,7 +133,9 @@ def training_beside_minbpe(corpus: str, folder: Path, repeats: int) -> Iterator[
             },
             repeats=repeats,
         )
-        theirs, _ = measure({f"minbpe {name}, {words}": lambda peer=peer: peer.train(corpus, 512)})
+        theirs, _ = measure(
+            {f"minbpe {name}, {words}": lambda peer=peer: peer.train(corpus, 512)}
+        )
         (tokenizer,) = trained.values()
         tokens = {tokenizer.token_bytes(id) for id in range(512)}
         shared = len(tokens & set(peer.vocab.values()))
@@ -138,7 +143,9 @@ def training_beside_minbpe(corpus: str, folder: Path, repeats: int) -> Iterator[
             yield row | {"shared_tokens": shared}
 
 
-def compare(task: str, corpus: str, vocab_size: int, timings: dict[str, Row]) -> Iterator[Row]:
+def compare(
+    task: str, corpus: str, vocab_size: int, timings: dict[str, Row]
+) -> Iterator[Row]:
     """One row for each timing, with the ratio to ours, which is the first."""
     ours = next(iter(timings.values()))
     for name, timing in timings.items():
@@ -163,7 +170,9 @@ def table(rows: list[Row], provenance: Row) -> str:
     ]
     for row in rows:
         wall, cpu, ratio = row["wall"], row["cpu"], row["times_ours"]["cpu"]
-        spread = f" ({wall['min']:.2f} to {wall['max']:.2f})" if wall["repeats"] > 1 else ""
+        spread = (
+            f" ({wall['min']:.2f} to {wall['max']:.2f})" if wall["repeats"] > 1 else ""
+        )
         lines.append(
             f"| {row['task']}: {row['name']} | {row['vocab_size']} | {wall['median']:.2f}{spread} "
             f"| {cpu['median']:.2f} | {ratio:.2f} |"

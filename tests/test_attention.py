@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ladder import PRECISIONS, compare, normal, results
 
-from decoder_only.attention import attend, attend_explicitly, attention_mask, attention_weights
+from decoder_only.attention import (
+    attend,
+    attend_explicitly,
+    attention_mask,
+    attention_weights,
+)
 
 B, H, G, S, T, K = 2, 6, 3, 5, 7, 4
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
@@ -34,7 +39,9 @@ CASES = {
 }
 
 
-def make(n_queries: int = T, *, n_kv_heads: int = H, dtype=torch.float64, seed: int = 0):
+def make(
+    n_queries: int = T, *, n_kv_heads: int = H, dtype=torch.float64, seed: int = 0
+):
     return (
         normal(B, H, n_queries, K, seed=seed, dtype=dtype),
         normal(B, n_kv_heads, T, K, seed=seed + 1, dtype=dtype),
@@ -46,11 +53,15 @@ def mask_by_definition(
     n_queries: int, n_keys: int, *, causal=True, window=None, padding=None
 ) -> torch.Tensor:
     """Entry by entry, straight from the words."""
-    mask = torch.zeros(1 if padding is None else len(padding), 1, n_queries, n_keys).bool()
+    mask = torch.zeros(
+        1 if padding is None else len(padding), 1, n_queries, n_keys
+    ).bool()
     for row in range(mask.shape[0]):
         for s in range(n_queries):
             for t in range(n_keys):
-                ahead = t - (n_keys - n_queries + s)  # the last query stands at the last key
+                ahead = t - (
+                    n_keys - n_queries + s
+                )  # the last query stands at the last key
                 mask[row, 0, s, t] = (
                     (ahead <= 0 or not causal)
                     and (window is None or -window < ahead < window)
@@ -69,7 +80,11 @@ def test_masks_by_hand():
     assert picture(attention_mask(3, 3)) == ["x..", "xx.", "xxx"]
     assert picture(attention_mask(2, 4)) == ["xxx.", "xxxx"]
     assert picture(attention_mask(4, 4, window=2)) == ["x...", "xx..", ".xx.", "..xx"]
-    assert picture(attention_mask(3, 3, causal=False, window=2)) == ["xx.", "xxx", ".xx"]
+    assert picture(attention_mask(3, 3, causal=False, window=2)) == [
+        "xx.",
+        "xxx",
+        ".xx",
+    ]
     padding = torch.tensor([[True, True, False], [False, True, True]])
     padded = attention_mask(3, 3, padding=padding)
     assert padded.shape == (2, 1, 3, 3)
@@ -77,12 +92,16 @@ def test_masks_by_hand():
     assert picture(padded[1, 0]) == ["...", ".x.", ".xx"]
 
 
-@given(st.integers(1, 6), st.integers(0, 4), st.booleans(), st.integers(0, 8), st.data())
+@given(
+    st.integers(1, 6), st.integers(0, 4), st.booleans(), st.integers(0, 8), st.data()
+)
 def test_masks_follow_the_definition(n_queries, n_more_keys, causal, window, data):
     window = window or None
     n_keys = n_queries + n_more_keys
     rows = st.lists(st.booleans(), min_size=n_keys, max_size=n_keys)
-    padding = data.draw(st.none() | st.lists(rows, min_size=2, max_size=2).map(torch.tensor))
+    padding = data.draw(
+        st.none() | st.lists(rows, min_size=2, max_size=2).map(torch.tensor)
+    )
     options = {"causal": causal, "window": window, "padding": padding}
     expected = mask_by_definition(n_queries, n_keys, **options)
     assert torch.equal(attention_mask(n_queries, n_keys, **options), expected)
@@ -91,20 +110,26 @@ def test_masks_follow_the_definition(n_queries, n_more_keys, causal, window, dat
 @pytest.mark.parametrize("window", [0, -1])
 @both_paths
 def test_a_window_must_hold_the_query_itself(window, path):
-    with pytest.raises(ValueError, match=rf"window is {window}, but a query must see.*1 or more"):
+    with pytest.raises(
+        ValueError, match=rf"window is {window}, but a query must see.*1 or more"
+    ):
         path(*make(), window=window)
 
 
 @both_paths
 def test_causal_queries_cannot_outnumber_the_keys(path):
-    with pytest.raises(ValueError, match=r"8 queries over 7 keys: causal.*cannot be more"):
+    with pytest.raises(
+        ValueError, match=r"8 queries over 7 keys: causal.*cannot be more"
+    ):
         path(*make(T + 1))
     assert path(*make(T + 1), causal=False).shape == (B, H, T + 1, K)
 
 
 @both_paths
 def test_heads_of_keys_must_divide_heads_of_queries(path):
-    with pytest.raises(ValueError, match=r"6 heads of queries cannot share 4 .*must divide 6"):
+    with pytest.raises(
+        ValueError, match=r"6 heads of queries cannot share 4 .*must divide 6"
+    ):
         path(*make(n_kv_heads=4))
 
 
@@ -120,7 +145,9 @@ def test_weights_by_hand():
         attention_weights(query, key)[0, 0], torch.tensor([[1.0, 0.0], [0.25, 0.75]])
     )
     for path in (attend, attend_explicitly):
-        torch.testing.assert_close(path(query, key, value).flatten(), torch.tensor([8.0, 5.0]))
+        torch.testing.assert_close(
+            path(query, key, value).flatten(), torch.tensor([8.0, 5.0])
+        )
 
 
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
@@ -150,7 +177,9 @@ def test_default_scale_keeps_unit_variance():
 @pytest.mark.parametrize("n_kv_heads", [H, G, 1])
 @pytest.mark.parametrize("n_queries", [T, S, 1])
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
-def test_attend_equals_attend_explicitly_and_pytorch(options, n_queries, n_kv_heads, dtype):
+def test_attend_equals_attend_explicitly_and_pytorch(
+    options, n_queries, n_kv_heads, dtype
+):
     """Also with grouped heads, and with fewer queries than keys as when decoding."""
     fused, explicit, reference = (
         make(n_queries, n_kv_heads=n_kv_heads, dtype=dtype) for _ in range(3)
@@ -165,8 +194,16 @@ def test_attend_equals_attend_explicitly_and_pytorch(options, n_queries, n_kv_he
         scale=options.get("scale"),
     )
     written_out = results(attend_explicitly(*explicit, **options), *explicit)
-    compare("attention = scaled_dot_product_attention", written_out, results(trusted, *reference))
-    compare("fused attention = explicit", results(attend(*fused, **options), *fused), written_out)
+    compare(
+        "attention = scaled_dot_product_attention",
+        written_out,
+        results(trusted, *reference),
+    )
+    compare(
+        "fused attention = explicit",
+        results(attend(*fused, **options), *fused),
+        written_out,
+    )
 
 
 @every_precision
@@ -188,7 +225,9 @@ def test_grouped_heads_equal_repeated_heads(path):
     query, key, value = make(n_kv_heads=G)
     repeated = [x.repeat_interleave(H // G, dim=1) for x in (key, value)]
     grouped = results(path(query, key, value), query, key, value)
-    torch.testing.assert_close(grouped, results(path(query, *repeated), query, key, value))
+    torch.testing.assert_close(
+        grouped, results(path(query, *repeated), query, key, value)
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"window": 3}, {"causal": False}], ids=str)
@@ -252,7 +291,9 @@ def test_without_a_mask_attention_is_permutation_equivariant(path):
 def test_a_query_that_sees_nothing_gives_zeros(path, padding):
     query, key, value = make()
     out = path(query, key, value, padding=padding)
-    blind = ~mask_by_definition(T, T, padding=padding).any(-1, keepdim=True).expand_as(out)
+    blind = ~mask_by_definition(T, T, padding=padding).any(-1, keepdim=True).expand_as(
+        out
+    )
     assert blind.any()
     assert (out[blind] == 0).all()
     assert out.isfinite().all()
@@ -268,10 +309,14 @@ def test_dropout_removes_weights_and_scales_up_the_rest(path):
     n = 64
     zeros = torch.zeros(1, 4, n, n)
     torch.manual_seed(0)
-    weights = path(zeros, zeros, torch.eye(n).expand(1, 4, n, n), causal=False, dropout=0.25)
+    weights = path(
+        zeros, zeros, torch.eye(n).expand(1, 4, n, n), causal=False, dropout=0.25
+    )
     kept = weights != 0
     assert kept.float().mean().item() == pytest.approx(0.75, abs=0.02)
-    torch.testing.assert_close(weights[kept], torch.full_like(weights[kept], 1 / n / 0.75))
+    torch.testing.assert_close(
+        weights[kept], torch.full_like(weights[kept], 1 / n / 0.75)
+    )
 
 
 @both_paths

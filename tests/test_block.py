@@ -12,14 +12,24 @@ from decoder_only.normalization import LayerNorm, RMSNorm
 
 B, S, D, H, F = 2, 7, 12, 3, 17
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
-both_orders = pytest.mark.parametrize("pre_norm", [True, False], ids=["pre-norm", "post-norm"])
+both_orders = pytest.mark.parametrize(
+    "pre_norm", [True, False], ids=["pre-norm", "post-norm"]
+)
 
 
-def make(*, pre_norm: bool = True, llama: bool = False, dtype=torch.float64, dropout=0.0) -> Block:
+def make(
+    *, pre_norm: bool = True, llama: bool = False, dtype=torch.float64, dropout=0.0
+) -> Block:
     norm = RMSNorm if llama else LayerNorm
-    mlp = SwiGLU(d_model=D, d_mlp=F) if llama else MLP(d_model=D, d_mlp=F, activation="gelu_tanh")
+    mlp = (
+        SwiGLU(d_model=D, d_mlp=F)
+        if llama
+        else MLP(d_model=D, d_mlp=F, activation="gelu_tanh")
+    )
     block = Block(
-        attention=MultiHeadAttention(d_model=D, n_heads=H, rotary_base=100.0 if llama else None),
+        attention=MultiHeadAttention(
+            d_model=D, n_heads=H, rotary_base=100.0 if llama else None
+        ),
         mlp=mlp,
         attention_norm=norm(d_model=D),
         mlp_norm=norm(d_model=D),
@@ -43,27 +53,35 @@ def test_block_equals_its_formula(pre_norm, llama, dtype):
         middle = first(x + block.attention(x))
         expected = second(middle + block.mlp(middle))
     leaves = [x, *block.parameters()]
-    compare("block = its formula", results(block(x), *leaves), results(expected, *leaves))
+    compare(
+        "block = its formula", results(block(x), *leaves), results(expected, *leaves)
+    )
 
 
 @every_precision
 def test_post_norm_block_equals_pytorchs_encoder_layer(dtype):
     ours = make(pre_norm=False, dtype=dtype)
     ours.mlp.activation = nn.functional.relu
-    theirs = nn.TransformerEncoderLayer(D, H, F, dropout=0.0, batch_first=True).to(dtype)
+    theirs = nn.TransformerEncoderLayer(D, H, F, dropout=0.0, batch_first=True).to(
+        dtype
+    )
     x = normal(B, S, D, seed=3, dtype=dtype)
-    compare(*climb(ours, theirs, x, "post-norm block = torch.nn.TransformerEncoderLayer"))
+    compare(
+        *climb(ours, theirs, x, "post-norm block = torch.nn.TransformerEncoderLayer")
+    )
 
 
 @every_precision
 def test_pre_norm_block_equals_pytorchs_encoder_layer(dtype):
     ours = make(dtype=dtype)
     ours.mlp.activation = nn.functional.relu
-    theirs = nn.TransformerEncoderLayer(D, H, F, dropout=0.0, batch_first=True, norm_first=True).to(
-        dtype
-    )
+    theirs = nn.TransformerEncoderLayer(
+        D, H, F, dropout=0.0, batch_first=True, norm_first=True
+    ).to(dtype)
     x = normal(B, S, D, seed=3, dtype=dtype)
-    compare(*climb(ours, theirs, x, "pre-norm block = torch.nn.TransformerEncoderLayer"))
+    compare(
+        *climb(ours, theirs, x, "pre-norm block = torch.nn.TransformerEncoderLayer")
+    )
 
 
 def climb(ours: Block, theirs: nn.TransformerEncoderLayer, x: torch.Tensor, rung: str):
@@ -80,7 +98,10 @@ def climb(ours: Block, theirs: nn.TransformerEncoderLayer, x: torch.Tensor, rung
         renamed = {}
         for kind in ("weight", "bias"):
             renamed[f"self_attn.in_proj_{kind}"] = torch.cat(
-                [tensors[f"attention.{part}.{kind}"] for part in ("query", "key", "value")]
+                [
+                    tensors[f"attention.{part}.{kind}"]
+                    for part in ("query", "key", "value")
+                ]
             )
             for name, other in names.items():
                 renamed[f"{other}.{kind}"] = tensors[f"{name}.{kind}"]
@@ -105,7 +126,12 @@ def test_block_equals_hugging_faces_gpt2_block(dtype):
     from decoder_only.pretrained import from_gpt2, to_gpt2
 
     config = GPT2Config(
-        n_embd=D, n_head=H, n_inner=F, resid_pdrop=0, attn_pdrop=0, attn_implementation="eager"
+        n_embd=D,
+        n_head=H,
+        n_inner=F,
+        resid_pdrop=0,
+        attn_pdrop=0,
+        attn_implementation="eager",
     )
     theirs = modeling.GPT2Block(config, layer_idx=0).to(dtype)
     ours = make(dtype=dtype)
@@ -116,10 +142,16 @@ def test_block_equals_hugging_faces_gpt2_block(dtype):
         "final_norm.weight": torch.ones(D, dtype=dtype),
         "final_norm.bias": torch.zeros(D, dtype=dtype),
     }
-    whole = to_gpt2(around | {f"blocks.0.{name}": x for name, x in ours.state_dict().items()})
+    whole = to_gpt2(
+        around | {f"blocks.0.{name}": x for name, x in ours.state_dict().items()}
+    )
     prefix = "transformer.h.0."
     theirs.load_state_dict(
-        {name.removeprefix(prefix): x for name, x in whole.items() if name.startswith(prefix)}
+        {
+            name.removeprefix(prefix): x
+            for name, x in whole.items()
+            if name.startswith(prefix)
+        }
     )
     x = normal(B, S, D, seed=4, dtype=dtype)
     later = torch.full((S, S), torch.finfo(dtype).min, dtype=dtype).triu(1)
@@ -128,7 +160,9 @@ def test_block_equals_hugging_faces_gpt2_block(dtype):
         output[0] if isinstance(output, tuple) else output, x, *theirs.parameters()
     )
     names = [prefix + name for name, _ in theirs.named_parameters()]
-    around = {name: tensor for name, tensor in whole.items() if not name.startswith(prefix)}
+    around = {
+        name: tensor for name, tensor in whole.items() if not name.startswith(prefix)
+    }
     named = from_gpt2(around | dict(zip(names, gradients, strict=True)))
     expected = {name: named[f"blocks.0.{name}"] for name, _ in ours.named_parameters()}
     actual = results(ours(x), x, *ours.parameters())
@@ -178,7 +212,9 @@ def test_only_attention_mixes_positions(pre_norm, llama):
         expected = torch.zeros(B, S, dtype=torch.bool)
         expected[1, : s + 1] = True
         assert torch.equal(reached(1, s), expected)
-    nn.init.zeros_(block.attention.output.weight)  # attention now says the same to everyone
+    nn.init.zeros_(
+        block.attention.output.weight
+    )  # attention now says the same to everyone
     for s in range(S):
         expected = torch.zeros(B, S, dtype=torch.bool)
         expected[1, s] = True
@@ -188,7 +224,10 @@ def test_only_attention_mixes_positions(pre_norm, llama):
 @pytest.mark.parametrize("part", ["attention", "mlp"])
 def test_dropout_acts_on_what_each_part_adds(part):
     block = make(dropout=0.25)
-    for name, linear in [("attention", block.attention.output), ("mlp", block.mlp.down)]:
+    for name, linear in [
+        ("attention", block.attention.output),
+        ("mlp", block.mlp.down),
+    ]:
         nn.init.zeros_(linear.weight)
         nn.init.constant_(linear.bias, 3.0 if name == part else 0.0)
     x = normal(50, S, D, seed=9, grad=False)

@@ -32,8 +32,12 @@ HEADINGS = [
     "Exercises",
 ]
 FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1`*\s*$", re.MULTILINE | re.DOTALL)
-EXERCISE = re.compile(r"^:{3,}\{exercise\}[ ]*(.*)\n(?:.*\n)*?:label:\s*(\S+)", re.MULTILINE)
-SOLUTION = re.compile(r"^:{3,}\{solution-start\}[ ]+(\S+)\n:class: dropdown$", re.MULTILINE)
+EXERCISE = re.compile(
+    r"^:{3,}\{exercise\}[ ]*(.*)\n(?:.*\n)*?:label:\s*(\S+)", re.MULTILINE
+)
+SOLUTION = re.compile(
+    r"^:{3,}\{solution-start\}[ ]+(\S+)\n:class: dropdown$", re.MULTILINE
+)
 SOLUTION_END = re.compile(r"^:{3,}\{solution-end\}", re.MULTILINE)
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -94,7 +98,11 @@ def texts(cell) -> list[str]:
 
 
 def images(cell) -> list:
-    return [o for o in cell.outputs if {"image/png", "image/svg+xml"} & set(o.get("data", {}))]
+    return [
+        o
+        for o in cell.outputs
+        if {"image/png", "image/svg+xml"} & set(o.get("data", {}))
+    ]
 
 
 def test_table_of_contents_lists_every_page_and_no_other():
@@ -134,7 +142,9 @@ def test_metadata_does_not_depend_on_the_machine(path):
 @every_notebook
 def test_first_code_cell_installs_the_package_where_it_is_missing(path):
     cell = code_cells(path)[0]
-    assert cell.source == first_cell.source(), "run make repository URL=... or copy the cell"
+    assert cell.source == first_cell.source(), (
+        "run make repository URL=... or copy the cell"
+    )
     assert dict(cell.metadata) == first_cell.METADATA
 
 
@@ -165,7 +175,9 @@ def test_what_is_not_compared_is_rare_and_asserted(path):
     for cell, following in zip(executed, [*executed[1:], None], strict=True):
         if report.exempt(cell):
             assert following is not None, cell.source
-            assert re.search(r"\bassert", following.source), f"assert what holds:\n{cell.source}"
+            assert re.search(r"\bassert", following.source), (
+                f"assert what holds:\n{cell.source}"
+            )
             assert not report.exempt(following), following.source
 
 
@@ -175,8 +187,12 @@ def test_outputs_are_aggregates_and_hold_anywhere(path):
         for text in texts(cell):
             assert not re.search(r"\b(tensor|array)\(", text), text
             assert not re.search(r" at 0x[0-9a-f]+|<Figure size|ipykernel_", text), text
-            assert not re.search(r"(?<![\w.])/(home|root|tmp|usr|var|opt|Users|content)/", text)
-            assert not re.search(r"\d\.\d{4,}", text), f"three decimals at most:\n{text}"
+            assert not re.search(
+                r"(?<![\w.])/(home|root|tmp|usr|var|opt|Users|content)/", text
+            )
+            assert not re.search(r"\d\.\d{4,}", text), (
+                f"three decimals at most:\n{text}"
+            )
 
 
 @every_notebook
@@ -196,7 +212,9 @@ def test_one_title_and_no_formula_in_a_heading(path):
 
 @every_chapter
 def test_anatomy(path):
-    headings = re.findall(r"^##[ \t]+(.*)$", prose(path).replace("’", "'"), re.MULTILINE)
+    headings = re.findall(
+        r"^##[ \t]+(.*)$", prose(path).replace("’", "'"), re.MULTILINE
+    )
     assert [heading.partition(":")[0].strip() for heading in headings] == HEADINGS
 
 
@@ -217,9 +235,13 @@ def test_exercises_have_stars_and_folded_executed_solutions(path):
     exercises = {label: title for title, label in EXERCISE.findall(prose(path))}
     solved = solutions(path)
     assert len(exercises) >= 5
-    assert list(solved) == list(exercises), "each exercise has its solution, in the same order"
+    assert list(solved) == list(exercises), (
+        "each exercise has its solution, in the same order"
+    )
     for label, title in exercises.items():
-        assert re.match(r"★{1,3} \S", title), f"{label}: the title begins with its difficulty"
+        assert re.match(r"★{1,3} \S", title), (
+            f"{label}: the title begins with its difficulty"
+        )
         assert solved[label], f"{label}: the solution holds no code cell"
         assert all(cell.execution_count for cell in solved[label])
     assert prose(path).count("{solution-end}") == len(solved)
@@ -230,7 +252,9 @@ def test_a_claim_is_tried(path):
     section = re.split(r"^## ", prose(path), flags=re.MULTILINE)[
         HEADINGS.index("Claims on trial") + 1
     ]
-    assert re.search(r"^:{3,}\{claim\}", section, re.MULTILINE), "{claim} in Claims on trial"
+    assert re.search(r"^:{3,}\{claim\}", section, re.MULTILINE), (
+        "{claim} in Claims on trial"
+    )
 
 
 @every_chapter
@@ -242,6 +266,8 @@ def test_cells_are_short_and_prose_carries_them(path):
     assert statistics.median(lines(cell) for cell in everything) <= 8
     for cell in everything:
         assert lines(cell) <= 40, cell.source
-    words = len(re.findall(r"[^\W\d_]{2,}|\b[aAI]\b", re.sub(r"\$+[^$]*\$+", " ", prose(path))))
+    words = len(
+        re.findall(r"[^\W\d_]{2,}|\b[aAI]\b", re.sub(r"\$+[^$]*\$+", " ", prose(path)))
+    )
     code = sum(lines(cell) for cell in everything)
     assert words >= 5 * code, f"{words} words for {code} lines of code"

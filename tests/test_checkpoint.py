@@ -24,7 +24,13 @@ TOKENIZER = BytePairTokenizer([])
 
 
 def tiny(seed: int = 0, **changes) -> GPT:
-    shape = {"vocab_size": 257, "context_length": 8, "d_model": 8, "n_layers": 1, "n_heads": 2}
+    shape = {
+        "vocab_size": 257,
+        "context_length": 8,
+        "d_model": 8,
+        "n_layers": 1,
+        "n_heads": 2,
+    }
     config = GPTConfig(**{**shape, **changes})
     return GPT(config, generator=torch.Generator().manual_seed(seed))
 
@@ -45,7 +51,9 @@ def assert_same_weights(left: GPT, right: GPT):
     ours, theirs = left.state_dict(), right.state_dict()
     assert list(ours) == list(theirs)
     for name, tensor in ours.items():
-        assert torch.equal(tensor.view(torch.uint8), theirs[name].view(torch.uint8)), name
+        assert torch.equal(tensor.view(torch.uint8), theirs[name].view(torch.uint8)), (
+            name
+        )
 
 
 # -------------------------------------------------------------------------------------- round trip
@@ -55,9 +63,15 @@ def assert_same_weights(left: GPT, right: GPT):
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_is_loaded_is_what_was_saved_bit_by_bit(tmp_path, tied, positions, dtype):
-    model = tiny(tied=tied, positions=positions, windows=(None, 4), n_layers=2).to(dtype)
-    with torch.no_grad():  # numbers that a detour over text or another format would change
-        model.embedding.weight.view(-1)[:4] = torch.tensor([-0.0, 1e-40, torch.inf, torch.nan])
+    model = tiny(tied=tied, positions=positions, windows=(None, 4), n_layers=2).to(
+        dtype
+    )
+    with (
+        torch.no_grad()
+    ):  # numbers that a detour over text or another format would change
+        model.embedding.weight.view(-1)[:4] = torch.tensor(
+            [-0.0, 1e-40, torch.inf, torch.nan]
+        )
     run = begin(tmp_path / "run", model, details={"seed": 3})
     save(run, model, step=12)
     found = load(run)
@@ -94,7 +108,9 @@ def test_the_folder_says_how_the_run_was_made(saved):
     assert GPTConfig(**config["model"]) == tiny().config
     made = config["provenance"]
     assert made["torch"] == torch.__version__
-    assert {"started", "decoder_only", "git", "python", "numpy", "platform"} <= set(made)
+    assert {"started", "decoder_only", "git", "python", "numpy", "platform"} <= set(
+        made
+    )
 
 
 def test_the_log_holds_a_line_for_each_record(saved):
@@ -129,7 +145,9 @@ def test_contents_are_on_the_disk_before_their_name_is(tmp_path, monkeypatch):
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *a, n=name, f=real: (calls.append(n), f(*a))[1])
+        monkeypatch.setattr(
+            os, name, lambda *a, n=name, f=real: (calls.append(n), f(*a))[1]
+        )
     write_atomically(tmp_path / "file", b"content")
     assert calls == ["fsync", "replace", "fsync"], "file, name, folder"
 
@@ -159,7 +177,9 @@ def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved):
     )
     last = 7
     for pause in (0.011, 0.05):
-        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE
+        )
         assert process.stdout.readline() == b"ready\n"
         time.sleep(pause)
         process.send_signal(signal.SIGKILL)
@@ -168,7 +188,9 @@ def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved):
         found = load(saved)
         assert found.step >= last
         if found.step > 7:
-            assert all((weight == found.step).all() for weight in found.model.parameters())
+            assert all(
+                (weight == found.step).all() for weight in found.model.parameters()
+            )
         last = 8
 
 
@@ -176,7 +198,11 @@ def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved):
 
 
 @settings(max_examples=60)
-@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), at=st.sampled_from(FILES))
+@given(
+    position=st.floats(0, 1, exclude_max=True),
+    bit=st.integers(0, 7),
+    at=st.sampled_from(FILES),
+)
 def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, position, bit, at):
     run = pristine(tmp_path_factory)
     content = bytearray((run / at).read_bytes())
@@ -230,7 +256,9 @@ def test_a_neighbour_that_is_missing_is_named(saved, name):
 def test_weights_of_another_shape_are_refused(tmp_path):
     run = begin(tmp_path / "run", tiny())
     save(run, tiny(n_layers=2), step=1)
-    with pytest.raises(ValueError, match=r"does not fit the model in config.json.*blocks.1"):
+    with pytest.raises(
+        ValueError, match=r"does not fit the model in config.json.*blocks.1"
+    ):
         load(run)
 
 
@@ -240,7 +268,9 @@ def test_settings_that_this_version_does_not_know_are_named(saved):
     config["model"]["n_experts"] = 8
     path.write_text(json.dumps(config))
     save(saved, tiny(), step=7)
-    with pytest.raises(ValueError, match=r"another version of this package: .*n_experts"):
+    with pytest.raises(
+        ValueError, match=r"another version of this package: .*n_experts"
+    ):
         load(saved)
 
 
@@ -293,7 +323,9 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(checkpoint, "write_atomically", refuse)
-    with pytest.raises(OSError, match=r"cannot write into .*: Permission denied; choose another"):
+    with pytest.raises(
+        OSError, match=r"cannot write into .*: Permission denied; choose another"
+    ):
         begin(tmp_path / "run", tiny())
 
 

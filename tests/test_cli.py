@@ -18,7 +18,9 @@ from decoder_only.training import TrainConfig
 
 SMALL = ["--steps=3", "--batch-size=2", "--d-model=16", "--n-layers=1", "--n-heads=2"]
 SMALL += ["--context-length=32"]
-LINE = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all.\n"
+LINE = (
+    "The quick brown fox jumps over the lazy dog, and the dog does not mind at all.\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,10 @@ def test_stories_are_learned_and_told_without_any_option_but_size(capfd, tmp_pat
     assert run("sample", "--run", folder, "--count", "2", "--max-new-tokens", "5") == 0
     told = capfd.readouterr().out
     assert told.count("the text leaves the language") == 2
-    assert run("sample", "--run", folder, "--prompt", "One day ", "--max-new-tokens", "5") == 0
+    assert (
+        run("sample", "--run", folder, "--prompt", "One day ", "--max-new-tokens", "5")
+        == 0
+    )
     assert capfd.readouterr().out.startswith("  One day ")
 
 
@@ -100,9 +105,13 @@ def test_a_second_run_gets_a_folder_of_its_own(tmp_path, capfd):
     for _ in range(2):
         assert run("train", *SMALL, "--quiet") == 0
     assert capfd.readouterr().err == ""
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["stories-1", "stories-2"]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        "stories-1",
+        "stories-2",
+    ]
     first, second = (
-        checkpoint.load(tmp_path / "runs" / name).model for name in ("stories-1", "stories-2")
+        checkpoint.load(tmp_path / "runs" / name).model
+        for name in ("stories-1", "stories-2")
     )
     for ours, theirs in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(ours, theirs)
@@ -113,19 +122,29 @@ def test_a_second_run_gets_a_folder_of_its_own(tmp_path, capfd):
 
 @pytest.mark.parametrize("vocab_size", ["257", "280"])
 def test_a_text_is_learned_and_continued(text, tmp_path, capfd, vocab_size):
-    assert run("train", "--text", text, *SMALL, "--vocab-size", vocab_size, "--quiet") == 0
+    assert (
+        run("train", "--text", text, *SMALL, "--vocab-size", vocab_size, "--quiet") == 0
+    )
     out = capfd.readouterr().out
     assert "validation loss" in out
     assert "floor" not in out
     assert "runs/fox-1" in out
     found = checkpoint.load(tmp_path / "runs/fox-1")
-    assert found.tokenizer.vocab_size == found.model.config.vocab_size == int(vocab_size)
-    assert run("sample", "--run", "runs/fox-1", "--prompt", "The qu", "--seed", "3") == 0
+    assert (
+        found.tokenizer.vocab_size == found.model.config.vocab_size == int(vocab_size)
+    )
+    assert (
+        run("sample", "--run", "runs/fox-1", "--prompt", "The qu", "--seed", "3") == 0
+    )
     first = capfd.readouterr().out
     assert first.startswith("  The qu")
-    assert run("sample", "--run", "runs/fox-1", "--prompt", "The qu", "--seed", "3") == 0
+    assert (
+        run("sample", "--run", "runs/fox-1", "--prompt", "The qu", "--seed", "3") == 0
+    )
     assert capfd.readouterr().out == first
-    assert run("sample", "--run", "runs/fox-1", "--prompt", "The qu", "--seed", "4") == 0
+    assert (
+        run("sample", "--run", "runs/fox-1", "--prompt", "The qu", "--seed", "4") == 0
+    )
     assert capfd.readouterr().out != first
     for word in ("--temperature=0", "--top-k=3", "--top-p=0.5"):
         assert run("sample", "--run", "runs/fox-1", "--max-new-tokens", "3", word) == 0
@@ -133,7 +152,10 @@ def test_a_text_is_learned_and_continued(text, tmp_path, capfd, vocab_size):
 
 def test_shakespeare_is_a_word(monkeypatch, tmp_path, capfd):
     monkeypatch.setattr(cli, "tiny_shakespeare", lambda: LINE * 40)
-    assert run("train", "--text", "shakespeare", *SMALL, "--vocab-size", "280", "--quiet") == 0
+    assert (
+        run("train", "--text", "shakespeare", *SMALL, "--vocab-size", "280", "--quiet")
+        == 0
+    )
     assert (tmp_path / "runs/shakespeare-1").is_dir()
     (tmp_path / "shakespeare").write_text("x")  # a file of that name goes before
     monkeypatch.setattr(cli, "read_text", lambda path: 1 / 0)
@@ -143,7 +165,9 @@ def test_shakespeare_is_a_word(monkeypatch, tmp_path, capfd):
 
 def test_options_go_before_the_preset(text, tmp_path):
     words = ["--lr", "0.5", "--seed", "7", "--dropout", "0.25", "--warmup-steps", "1"]
-    assert run("train", "--text", text, *SMALL, "--vocab-size=280", "--quiet", *words) == 0
+    assert (
+        run("train", "--text", text, *SMALL, "--vocab-size=280", "--quiet", *words) == 0
+    )
     config = config_of(tmp_path / "runs/fox-1")
     preset = PRESETS["shakespeare-cpu"]
     assert config["training"]["learning_rate"] == 0.5
@@ -166,7 +190,16 @@ def refused(capfd, *words) -> str:
 
 
 def test_another_run_is_not_overwritten_unless_asked(text, capfd):
-    words = ["train", "--text", text, *SMALL, "--vocab-size=280", "--quiet", "--out", "here"]
+    words = [
+        "train",
+        "--text",
+        text,
+        *SMALL,
+        "--vocab-size=280",
+        "--quiet",
+        "--out",
+        "here",
+    ]
     assert run(*words) == 0
     assert "already holds a run" in refused(capfd, *words)
     assert run(*words, "--overwrite") == 0
@@ -177,17 +210,31 @@ def test_another_run_is_not_overwritten_unless_asked(text, capfd):
     [
         (["--text", "none.txt"], "none.txt does not exist"),
         (["--text", "."], "is a folder"),
-        (["--preset", "huge"], "there is no preset 'huge'; choose one of stories-cpu, "),
+        (
+            ["--preset", "huge"],
+            "there is no preset 'huge'; choose one of stories-cpu, ",
+        ),
         (["--preset", "shakespeare-cpu"], "add --text FILE"),
         (["--device", "abacus"], "device 'abacus' is unknown"),
         (["--text", "fox.txt", "--preset", "stories-cpu"], "leave out --text"),
-        (["--text", "fox.txt", "--vocab-size", "5000"], "vocab_size is 5000, but this text fills"),
+        (
+            ["--text", "fox.txt", "--vocab-size", "5000"],
+            "vocab_size is 5000, but this text fills",
+        ),
         (["--text", "fox.txt", "--vocab-size=280", "--n-heads", "3"], "n_heads=3"),
-        (["--text", "fox.txt", "--vocab-size=280", "--steps", "0"], "steps=0 cannot work"),
-        (["--text", "fox.txt", "--vocab-size=257", "--context-length=9999"], "shorter context"),
+        (
+            ["--text", "fox.txt", "--vocab-size=280", "--steps", "0"],
+            "steps=0 cannot work",
+        ),
+        (
+            ["--text", "fox.txt", "--vocab-size=257", "--context-length=9999"],
+            "shorter context",
+        ),
     ],
 )
-def test_what_cannot_work_is_refused_before_a_folder_is_made(text, tmp_path, capfd, words, message):
+def test_what_cannot_work_is_refused_before_a_folder_is_made(
+    text, tmp_path, capfd, words, message
+):
     assert message in refused(capfd, "train", *words)
     assert not (tmp_path / "runs").exists()
 
@@ -216,7 +263,9 @@ def test_an_interruption_says_what_is_left(text, monkeypatch, capfd):
 # -------------------------------------------------------------------------------------------- help
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["sample", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["train", "--help"], ["sample", "--help"]]
+)
 def test_help_is_at_hand(words, capfd):
     with pytest.raises(SystemExit) as stopped:
         main(words)
@@ -229,12 +278,19 @@ def test_the_command_is_installed_under_its_name():
     assert command.load() is main
 
 
-@pytest.mark.parametrize("options", [cli.Train, cli.Sample, cli.ModelOptions, cli.TrainingOptions])
+@pytest.mark.parametrize(
+    "options", [cli.Train, cli.Sample, cli.ModelOptions, cli.TrainingOptions]
+)
 def test_every_option_says_what_it_does(options):
     [body] = [node.body for node in ast.parse(inspect.getsource(options)).body]
     for field, following in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and field.target.id not in ("model", "training"):
-            assert isinstance(following, ast.Expr), f"{field.target.id} is not documented"
+        if isinstance(field, ast.AnnAssign) and field.target.id not in (
+            "model",
+            "training",
+        ):
+            assert isinstance(following, ast.Expr), (
+                f"{field.target.id} is not documented"
+            )
             assert isinstance(following.value.value, str)
 
 

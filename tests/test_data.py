@@ -40,7 +40,9 @@ class Letters:
 
 
 LETTERS = Letters()
-words = st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=30)
+words = st.text(
+    st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=30
+)
 documents = st.lists(words, min_size=1, max_size=12)
 
 
@@ -70,7 +72,9 @@ def test_running_text_begins_with_a_bar_and_markers_divide_it():
     assert read(text_corpus(["ab", "cd"], LETTERS).ids) == "|ab|cd"
 
 
-@pytest.mark.parametrize(("vocab_size", "id_type"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
+@pytest.mark.parametrize(
+    ("vocab_size", "id_type"), [(2**16, np.uint16), (2**16 + 1, np.uint32)]
+)
 @pytest.mark.parametrize("build", [text_corpus, document_corpus])
 def test_ids_are_stored_in_as_few_bytes_as_hold_them(build, vocab_size, id_type):
     assert build(["ab"], Letters(vocab_size=vocab_size)).ids.dtype == id_type
@@ -87,7 +91,10 @@ def test_equal_data_have_equal_fingerprints_and_others_do_not():
     fingerprints = [corpus.fingerprint for corpus in corpora]
     assert fingerprints[3] == fingerprints[4]
     assert len(set(fingerprints)) == 4
-    assert document_corpus(["ab", "c"], Letters(vocab_size=10**6)).fingerprint == fingerprints[0]
+    assert (
+        document_corpus(["ab", "c"], Letters(vocab_size=10**6)).fingerprint
+        == fingerprints[0]
+    )
 
 
 def test_nothing_to_learn_from_is_refused():
@@ -103,7 +110,9 @@ def test_stories_become_corpora_with_their_exact_score():
     language = StoryLanguage(n_characters=64)
     first = list(itertools.islice(language.stories(split="train", seed=3), 9))
     tokenizer = BytePairTokenizer.train(first, 300)
-    train, validation = story_corpora(language, tokenizer, n_train=9, n_validation=4, seed=3)
+    train, validation = story_corpora(
+        language, tokenizer, n_train=9, n_validation=4, seed=3
+    )
     bar = tokenizer.special_tokens[END_OF_TEXT]
     assert tokenizer.decode(train.ids[1:-1]).split(END_OF_TEXT) == first
     assert (train.ids[train.starts] == bar).all()
@@ -136,14 +145,22 @@ def test_an_impossible_share_is_refused():
 
 
 @given(
-    documents, st.integers(1, 8), st.integers(1, 40), st.integers(0, 2**63), st.integers(0, 10**6)
+    documents,
+    st.integers(1, 8),
+    st.integers(1, 40),
+    st.integers(0, 2**63),
+    st.integers(0, 10**6),
 )
 def test_rows_of_documents_begin_at_a_document_and_run_around_the_ring(
     texts, batch_size, context_length, seed, step
 ):
     corpus = document_corpus(texts, LETTERS)
     inputs, targets = training_batch(
-        corpus, batch_size=batch_size, context_length=context_length, seed=seed, step=step
+        corpus,
+        batch_size=batch_size,
+        context_length=context_length,
+        seed=seed,
+        step=step,
     )
     assert inputs.dtype == targets.dtype == torch.int64
     assert inputs.shape == targets.shape == (batch_size, context_length)
@@ -155,13 +172,21 @@ def test_rows_of_documents_begin_at_a_document_and_run_around_the_ring(
 
 
 @given(
-    st.integers(1, 200), st.integers(1, 8), st.integers(0, 2**63), st.integers(0, 10**6), st.data()
+    st.integers(1, 200),
+    st.integers(1, 8),
+    st.integers(0, 2**63),
+    st.integers(0, 10**6),
+    st.data(),
 )
 def test_rows_of_running_text_are_crops(n_letters, batch_size, seed, step, draw):
     corpus = Corpus(ids=np.arange(n_letters + 1, dtype=np.uint16), n_bytes=n_letters)
     context_length = draw.draw(st.integers(1, n_letters))
     inputs, targets = training_batch(
-        corpus, batch_size=batch_size, context_length=context_length, seed=seed, step=step
+        corpus,
+        batch_size=batch_size,
+        context_length=context_length,
+        seed=seed,
+        step=step,
     )
     expected = inputs[:, :1] + torch.arange(context_length)
     assert torch.equal(inputs, expected)
@@ -180,7 +205,9 @@ def test_a_batch_is_a_function_of_seed_and_step_alone():
 
     def first_tokens(seed, step):
         settings = {"batch_size": 16, "context_length": 8}
-        return training_batch(corpus, seed=seed, step=step, **settings)[0][:, 0].tolist()
+        return training_batch(corpus, seed=seed, step=step, **settings)[0][
+            :, 0
+        ].tolist()
 
     forwards = [first_tokens(1, step) for step in range(20)]
     torch.manual_seed(7)
@@ -210,7 +237,9 @@ def test_processes_share_one_global_batch(batch_size, n_ranks, step):
 def test_a_text_that_is_shorter_than_a_row_is_refused():
     corpus = text_corpus("abc", LETTERS)
     assert training_batch(corpus, batch_size=1, context_length=3, seed=0, step=0)
-    with pytest.raises(ValueError, match=r"has 3 tokens to predict, fewer than context_length=4"):
+    with pytest.raises(
+        ValueError, match=r"has 3 tokens to predict, fewer than context_length=4"
+    ):
         training_batch(corpus, batch_size=1, context_length=4, seed=0, step=0)
 
 
@@ -218,7 +247,9 @@ def test_a_text_that_is_shorter_than_a_row_is_refused():
 
 
 def windows(corpus, context_length, batch_size=3):
-    batches = list(evaluation_batches(corpus, batch_size=batch_size, context_length=context_length))
+    batches = list(
+        evaluation_batches(corpus, batch_size=batch_size, context_length=context_length)
+    )
     assert all(len(inputs) == batch_size for inputs, _ in batches[:-1])
     return [pair for batch in batches for pair in zip(*batch, strict=True)]
 
@@ -232,7 +263,9 @@ def test_evaluation_asks_for_every_token_once_and_in_order(
     for inputs, targets in windows(corpus, context_length, batch_size):
         assert inputs.shape == targets.shape == (context_length,)
         real = targets != IGNORED
-        assert torch.equal(real, real.sort(descending=True).values), "padding only at the end"
+        assert torch.equal(real, real.sort(descending=True).values), (
+            "padding only at the end"
+        )
         asked += targets[real].tolist()
         seen += inputs[real].tolist()
     assert asked == corpus.ids[1:].tolist()
@@ -242,7 +275,10 @@ def test_evaluation_asks_for_every_token_once_and_in_order(
 @given(documents, st.integers(1, 40))
 def test_a_document_that_fits_is_never_cut(texts, context_length):
     corpus = document_corpus(texts, LETTERS)
-    sizes = [int((targets != IGNORED).sum()) for _, targets in windows(corpus, context_length)]
+    sizes = [
+        int((targets != IGNORED).sum())
+        for _, targets in windows(corpus, context_length)
+    ]
     cuts = set(itertools.accumulate(sizes))
     for start, text in zip(corpus.starts.tolist(), texts, strict=True):
         if len(text) + 1 <= context_length:
@@ -251,13 +287,19 @@ def test_a_document_that_fits_is_never_cut(texts, context_length):
 
 def test_documents_are_packed_and_a_long_one_is_cut():
     corpus = document_corpus(["ab", "cd", "efg", "hijklmnop", "q"], LETTERS)
-    rows = [read(inputs[targets != IGNORED].tolist()) for inputs, targets in windows(corpus, 6)]
+    rows = [
+        read(inputs[targets != IGNORED].tolist())
+        for inputs, targets in windows(corpus, 6)
+    ]
     assert rows == ["|ab|cd", "|efg", "|hijkl", "mnop|q"]
 
 
 def test_running_text_is_cut_into_consecutive_windows():
     corpus = text_corpus("abcdefgh", LETTERS)
-    rows = [read(inputs[targets != IGNORED].tolist()) for inputs, targets in windows(corpus, 3)]
+    rows = [
+        read(inputs[targets != IGNORED].tolist())
+        for inputs, targets in windows(corpus, 3)
+    ]
     assert rows == ["|ab", "cde", "fg"]
 
 
@@ -267,7 +309,9 @@ def test_running_text_is_cut_into_consecutive_windows():
 def test_text_is_read_as_utf_8(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes("Zoë\r\n".encode())
-    assert read_text(path) == "Zoë\r\n", "bytes per token would be wrong if line ends were changed"
+    assert read_text(path) == "Zoë\r\n", (
+        "bytes per token would be wrong if line ends were changed"
+    )
 
 
 def test_what_is_no_text_is_refused(tmp_path):
@@ -287,7 +331,9 @@ def test_what_is_no_text_is_refused(tmp_path):
 def shakespeare(tmp_path, monkeypatch):
     """A stand-in of a few bytes, in a folder of its own, with nothing set and nothing cached."""
     content = b"First Citizen:\nBefore we proceed\n"
-    monkeypatch.setattr(data, "_SHAKESPEARE_SHA256", hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(
+        data, "_SHAKESPEARE_SHA256", hashlib.sha256(content).hexdigest()
+    )
     monkeypatch.setattr(data, "_SHAKESPEARE_BYTES", len(content))
     monkeypatch.delenv("DECODER_ONLY_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -296,7 +342,9 @@ def shakespeare(tmp_path, monkeypatch):
     return origin
 
 
-def test_shakespeare_is_downloaded_once_and_then_found_in_the_cache(shakespeare, tmp_path):
+def test_shakespeare_is_downloaded_once_and_then_found_in_the_cache(
+    shakespeare, tmp_path
+):
     text = tiny_shakespeare(url=shakespeare.as_uri())
     assert text.startswith("First Citizen")
     shakespeare.unlink()
@@ -306,7 +354,9 @@ def test_shakespeare_is_downloaded_once_and_then_found_in_the_cache(shakespeare,
     ]
 
 
-def test_shakespeare_is_found_where_the_environment_says(shakespeare, tmp_path, monkeypatch):
+def test_shakespeare_is_found_where_the_environment_says(
+    shakespeare, tmp_path, monkeypatch
+):
     monkeypatch.setenv("DECODER_ONLY_DATA", str(tmp_path))
     shakespeare.rename(tmp_path / "tinyshakespeare.txt")
     assert tiny_shakespeare(url="file:///nowhere").startswith("First Citizen")
@@ -314,7 +364,9 @@ def test_shakespeare_is_found_where_the_environment_says(shakespeare, tmp_path, 
 
 
 def test_shakespeare_that_can_be_neither_found_nor_fetched(shakespeare, tmp_path):
-    with pytest.raises(OSError, match=r"neither at .*tinyshakespeare.txt nor could it be"):
+    with pytest.raises(
+        OSError, match=r"neither at .*tinyshakespeare.txt nor could it be"
+    ):
         tiny_shakespeare(tmp_path, url="file:///nowhere/at/all")
 
 
@@ -324,7 +376,9 @@ def test_another_text_is_not_taken_for_shakespeare(shakespeare, tmp_path):
         tiny_shakespeare(url=shakespeare.as_uri())
     assert not (tmp_path / "cache").exists()
     (tmp_path / "tinyshakespeare.txt").write_bytes(b"Third Citizen:\nNo\n")
-    with pytest.raises(ValueError, match=r"tinyshakespeare.txt is not Tiny Shakespeare.*delete"):
+    with pytest.raises(
+        ValueError, match=r"tinyshakespeare.txt is not Tiny Shakespeare.*delete"
+    ):
         tiny_shakespeare(tmp_path)
 
 

@@ -54,7 +54,11 @@ def test_embedding_takes_both_common_integers(dtype):
 
 @pytest.mark.parametrize(("rows", "length"), [(0, S), (B, 0)])
 def test_embedding_of_nothing_is_nothing(rows, length):
-    assert TokenEmbedding(vocab_size=V, d_model=D)(ids_of(rows, length)).shape == (rows, length, D)
+    assert TokenEmbedding(vocab_size=V, d_model=D)(ids_of(rows, length)).shape == (
+        rows,
+        length,
+        D,
+    )
 
 
 @pytest.mark.parametrize("outside", [-1, V, 10**6])
@@ -68,7 +72,10 @@ def test_embedding_names_the_id_outside_the_vocabulary(outside):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int16], ids=str)
 def test_embedding_refuses_ids_of_another_dtype(dtype):
-    with unchecked(), pytest.raises(TypeError, match=rf"int32 or int64, got {dtype}.*ids\.long"):
+    with (
+        unchecked(),
+        pytest.raises(TypeError, match=rf"int32 or int64, got {dtype}.*ids\.long"),
+    ):
         TokenEmbedding(vocab_size=V, d_model=D)(torch.ones(B, S).to(dtype))
 
 
@@ -82,13 +89,17 @@ def test_learned_positions_add_one_row_to_each_position():
     for s in range(S):
         assert torch.equal(out[:, s], x[:, s] + positions.weight[s])
     out.sum().backward()
-    assert torch.equal(positions.weight.grad, torch.tensor([B] * S + [0, 0])[:, None].expand(-1, D))
+    assert torch.equal(
+        positions.weight.grad, torch.tensor([B] * S + [0, 0])[:, None].expand(-1, D)
+    )
 
 
 def test_learned_positions_refuse_a_longer_sequence():
     positions = LearnedPositions(context_length=S, d_model=D)
     assert positions(torch.zeros(B, S, D)).shape == (B, S, D)
-    with pytest.raises(ValueError, match=r"6 positions does not fit a table of 5.*'rotary'"):
+    with pytest.raises(
+        ValueError, match=r"6 positions does not fit a table of 5.*'rotary'"
+    ):
         positions(torch.zeros(B, S + 1, D))
 
 
@@ -102,7 +113,9 @@ def test_sinusoids_first_rows_by_hand():
         [math.sin(1.0), math.cos(1.0), math.sin(0.1), math.cos(0.1)],
         [math.sin(2.0), math.cos(2.0), math.sin(0.2), math.cos(0.2)],
     ]
-    torch.testing.assert_close(sinusoids(3, d_model=4, base=100.0), torch.tensor(expected))
+    torch.testing.assert_close(
+        sinusoids(3, d_model=4, base=100.0), torch.tensor(expected)
+    )
 
 
 def test_sinusoids_follow_the_formula():
@@ -111,7 +124,9 @@ def test_sinusoids_follow_the_formula():
         for i in range(D // 2):
             angle = s / 10_000 ** (2 * i / D)
             assert table[s, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-13)
-            assert table[s, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-13)
+            assert table[s, 2 * i + 1].item() == pytest.approx(
+                math.cos(angle), abs=1e-13
+            )
 
 
 @pytest.mark.parametrize("k", [0, 1, 7, -3])
@@ -133,7 +148,9 @@ def test_sinusoidal_positions_add_the_table_at_any_length():
     assert not list(positions.parameters())
     for length in (1, S, 5000):
         x = normal(1, length, D, seed=2, dtype=torch.float32, grad=False)
-        assert torch.equal(positions(x) - x, (x + sinusoids(length, d_model=D, base=50.0)) - x)
+        assert torch.equal(
+            positions(x) - x, (x + sinusoids(length, d_model=D, base=50.0)) - x
+        )
     assert positions(x.bfloat16()).dtype == torch.bfloat16
     assert positions(x.double()).dtype == torch.float64
 
@@ -147,7 +164,9 @@ def test_sinusoidal_positions_add_the_table_at_any_length():
     ],
 )
 def test_odd_dimensions_cannot_be_paired(make):
-    with pytest.raises(ValueError, match=r"is 5, but sines and cosines come in pairs.*even"):
+    with pytest.raises(
+        ValueError, match=r"is 5, but sines and cosines come in pairs.*even"
+    ):
         make()
 
 
@@ -167,7 +186,9 @@ def test_rotary_equals_complex_multiplication(dtype):
     copy = x.detach().clone().requires_grad_()
     first, second = copy.chunk(2, dim=-1)
     s = torch.arange(S, dtype=dtype)
-    frequency = torch.tensor([100.0 ** (-2 * i / K) for i in range(K // 2)], dtype=dtype)
+    frequency = torch.tensor(
+        [100.0 ** (-2 * i / K) for i in range(K // 2)], dtype=dtype
+    )
     angle = torch.outer(s, frequency)
     turned = torch.complex(first, second) * torch.polar(torch.ones_like(angle), angle)
     expected = torch.cat([turned.real, turned.imag], dim=-1)

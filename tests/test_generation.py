@@ -8,17 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.generation import apply_temperature, generate, keep_top_k, keep_top_p, write
+from decoder_only.generation import (
+    apply_temperature,
+    generate,
+    keep_top_k,
+    keep_top_p,
+    write,
+)
 from decoder_only.tokenization import BytePairTokenizer
 
 V = 12
 
 
 def tiny(**settings) -> GPT:
-    shape = {"vocab_size": V, "context_length": 8, "d_model": 16, "n_layers": 1, "n_heads": 2}
-    model = GPT(GPTConfig(**{**shape, **settings}), generator=seeded(0))
-    with torch.no_grad():  # far from uniform, so that one token is clearly the likeliest
-        model.embedding.weight.mul_(30)
+    shape = {
+        "vocab_size": V,
+        "context_length": 8,
+        "d_model": 16,
+        "n_layers": 1,
+        "n_heads": 2,
+    }
+    model = GPT(GPTConfig(**{**shape, "tied": False, **settings}), generator=seeded(0))
+    with (
+        torch.no_grad()
+    ):  # far from uniform, and each token depends on all that it sees
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(20)
     return model
 
 
@@ -32,7 +48,9 @@ def rows_of_logits(draw):
     # Few distinct values, so that ties are common.
     values = st.one_of(values, st.sampled_from([-1.0, 0.0, 2.0]))
     size = draw(st.integers(1, 10))
-    return torch.tensor(draw(st.lists(st.lists(values, min_size=size, max_size=size), min_size=1)))
+    return torch.tensor(
+        draw(st.lists(st.lists(values, min_size=size, max_size=size), min_size=1))
+    )
 
 
 # ---------------------------------------------------------------------------------------- filters
@@ -72,14 +90,18 @@ def test_top_p_keeps_the_smallest_set_of_the_likeliest_that_holds_p(logits, p):
 
 def test_filters_leave_what_others_dropped_dropped():
     logits = torch.tensor([[3.0, 2.0, 1.0, -math.inf]])
-    assert keep_top_p(keep_top_k(logits, 2), 0.99).tolist() == [[3.0, 2.0, -math.inf, -math.inf]]
+    assert keep_top_p(keep_top_k(logits, 2), 0.99).tolist() == [
+        [3.0, 2.0, -math.inf, -math.inf]
+    ]
     assert keep_top_k(logits, 4).tolist() == logits.tolist()
     assert keep_top_p(logits, 1.0).tolist() == logits.tolist()
 
 
 def test_filters_by_hand():
     logits = torch.tensor([[0.1, 0.5, 0.15, 0.25]]).log()
-    survivors = [(keep_top_p(logits, p) > -math.inf)[0].tolist() for p in (0.4, 0.6, 0.8)]
+    survivors = [
+        (keep_top_p(logits, p) > -math.inf)[0].tolist() for p in (0.4, 0.6, 0.8)
+    ]
     assert survivors == [
         [False, True, False, False],
         [False, True, False, True],
@@ -97,28 +119,43 @@ def test_temperature_zero_is_a_loop_of_argmax_in_a_sliding_window(positions):
     expected = ids
     for _ in range(12):  # well past the context of 8
         window = expected[:, -8:]
-        expected = torch.cat([expected, model(window)[:, -1].argmax(dim=-1)[:, None]], dim=1)
+        expected = torch.cat(
+            [expected, model(window)[:, -1].argmax(dim=-1)[:, None]], dim=1
+        )
+    assert len(expected[0, 8:].unique()) > 3, (
+        "a model that repeats itself would prove little"
+    )
     assert torch.equal(generate(model, ids, max_new_tokens=12, temperature=0), expected)
-    one_by_one = [generate(model, row[None], max_new_tokens=12, temperature=0) for row in ids]
+    one_by_one = [
+        generate(model, row[None], max_new_tokens=12, temperature=0) for row in ids
+    ]
     assert torch.equal(torch.cat(one_by_one), expected)
 
 
 def test_draws_follow_the_model():
     model = tiny().eval()
     prompt = torch.tensor([[1, 2, 3]])
-    rows = generate(model, prompt.repeat(20_000, 1), max_new_tokens=1, generator=seeded(0))
+    rows = generate(
+        model, prompt.repeat(20_000, 1), max_new_tokens=1, generator=seeded(0)
+    )
     found = rows[:, -1].bincount(minlength=V) / len(rows)
     expected = model(prompt)[0, -1].softmax(dim=-1)
     # Five standard errors of a share: a fair sampler fails once in a million.
-    assert ((found - expected).abs() <= 5 * (expected * (1 - expected) / 20_000).sqrt()).all()
+    assert (
+        (found - expected).abs() <= 5 * (expected * (1 - expected) / 20_000).sqrt()
+    ).all()
 
 
 def test_a_seed_gives_the_same_tokens_and_touches_nothing_else():
     model, ids = tiny(), torch.tensor([[1, 2]])
     state = torch.get_rng_state()
     first = generate(model, ids, max_new_tokens=30, generator=seeded(1))
-    assert torch.equal(first, generate(model, ids, max_new_tokens=30, generator=seeded(1)))
-    assert not torch.equal(first, generate(model, ids, max_new_tokens=30, generator=seeded(2)))
+    assert torch.equal(
+        first, generate(model, ids, max_new_tokens=30, generator=seeded(1))
+    )
+    assert not torch.equal(
+        first, generate(model, ids, max_new_tokens=30, generator=seeded(2))
+    )
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -210,11 +247,17 @@ def test_nothing_new_is_asked_for():
     ("wrong", "message"),
     [
         ({"max_new_tokens": -1}, "max_new_tokens=-1 cannot work: it must be 0 or more"),
-        ({"temperature": -0.5}, "temperature=-0.5 cannot work: it must be 0 .argmax. or more"),
+        (
+            {"temperature": -0.5},
+            "temperature=-0.5 cannot work: it must be 0 .argmax. or more",
+        ),
         ({"top_k": 0}, "top_k=0 cannot work: it must be a whole number from 1"),
         ({"top_p": 0.0}, "top_p=0.0 cannot work: it must be above 0 and at most 1"),
         ({"top_p": 1.5}, "top_p=1.5 cannot work: it must be above 0 and at most 1"),
-        ({"n_allowed": V + 1}, f"n_allowed={V + 1} cannot work: it must be from 1 to {V}"),
+        (
+            {"n_allowed": V + 1},
+            f"n_allowed={V + 1} cannot work: it must be from 1 to {V}",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong, message):
@@ -232,7 +275,9 @@ def test_rows_without_a_token_are_refused():
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return BytePairTokenizer.train("the cat sat on the mat. the dog sat on the log. " * 20, 272)
+    return BytePairTokenizer.train(
+        "the cat sat on the mat. the dog sat on the log. " * 20, 272
+    )
 
 
 class Parrot(GPT):
@@ -240,7 +285,13 @@ class Parrot(GPT):
 
     def __init__(self, ids, vocab_size):
         super().__init__(
-            GPTConfig(vocab_size=vocab_size, context_length=64, d_model=8, n_layers=1, n_heads=1)
+            GPTConfig(
+                vocab_size=vocab_size,
+                context_length=64,
+                d_model=8,
+                n_layers=1,
+                n_heads=1,
+            )
         )
         self.ids, self.given = ids, []
 
@@ -254,7 +305,9 @@ class Parrot(GPT):
 def test_a_text_goes_from_any_beginning_to_the_end_of_text(tokenizer):
     text = "the cat sat on the log. the dog."
     end = tokenizer.special_tokens["<|endoftext|>"]
-    parrot = Parrot([end, *tokenizer.encode(text), end, 65, 66], tokenizer.vocab_size + 7)
+    parrot = Parrot(
+        [end, *tokenizer.encode(text), end, 65, 66], tokenizer.vocab_size + 7
+    )
     for length in range(len(text)):
         written = write(parrot, tokenizer, text[:length], count=2, generator=seeded(0))
         assert written == [text] * 2, f"prompt {text[:length]!r}"

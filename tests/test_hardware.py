@@ -24,7 +24,12 @@ def present(monkeypatch):
 
 @pytest.mark.parametrize(
     ("cuda", "mps", "best"),
-    [(True, True, "cuda"), (True, False, "cuda"), (False, True, "mps"), (False, False, "cpu")],
+    [
+        (True, True, "cuda"),
+        (True, False, "cuda"),
+        (False, True, "mps"),
+        (False, False, "cpu"),
+    ],
 )
 def test_the_best_device_that_is_present(present, cuda, mps, best):
     present(cuda=cuda, mps=mps)
@@ -35,13 +40,17 @@ def test_the_best_device_that_is_present(present, cuda, mps, best):
 def test_a_device_is_chosen_by_name_and_number(present):
     present(cuda=True, n_gpus=2)
     assert choose_device("cuda:1") == torch.device("cuda", 1)
-    with pytest.raises(ValueError, match=r"'cuda:2' is not present; .* here: 2, numbered from 0"):
+    with pytest.raises(
+        ValueError, match=r"'cuda:2' is not present; .* here: 2, numbered from 0"
+    ):
         choose_device("cuda:2")
 
 
 def test_an_absent_or_unknown_device_is_refused_with_what_is_here(present):
     present()
-    with pytest.raises(ValueError, match="'cuda' is not present; this machine has: cpu"):
+    with pytest.raises(
+        ValueError, match="'cuda' is not present; this machine has: cpu"
+    ):
         choose_device("cuda")
     with pytest.raises(ValueError, match="'gpu' is unknown; this machine has: cpu"):
         choose_device("gpu")

@@ -29,7 +29,9 @@ LOADED = [
     ("object", "data"),
     ("use", "href"),
 ]
-LEFT_OVER = re.compile(r":::|\{[a-z][\w:-]*\}\s*`|^\{[a-z-]+\}|\?\?\?|\[@\w+\]|%s", re.MULTILINE)
+LEFT_OVER = re.compile(
+    r":::|\{[a-z][\w:-]*\}\s*`|^\{[a-z-]+\}|\?\?\?|\[@\w+\]|%s", re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,9 @@ def site(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def pages(site) -> dict[Path, BeautifulSoup]:
     return {
-        path: read(path) for path in sorted(site.rglob("*.html")) if "_static" not in path.parts
+        path: read(path)
+        for path in sorted(site.rglob("*.html"))
+        if "_static" not in path.parts
     }
 
 
@@ -57,7 +61,9 @@ def read(path: Path) -> BeautifulSoup:
 def anchors(path: Path) -> frozenset[str]:
     soup = read(path)
     return frozenset(
-        tag.get(name) for name in ("id", "name") for tag in soup.find_all(attrs={name: True})
+        tag.get(name)
+        for name in ("id", "name")
+        for tag in soup.find_all(attrs={name: True})
     )
 
 
@@ -70,7 +76,9 @@ def wrong_with(address: str, page: Path) -> str | None:
     parts = urlsplit(address)
     if parts.scheme or parts.netloc:
         return None
-    target = Path(urljoin(f"{page.as_posix()}", unquote(parts.path))) if parts.path else page
+    target = (
+        Path(urljoin(f"{page.as_posix()}", unquote(parts.path))) if parts.path else page
+    )
     if not target.is_file():
         return f"{page.name}: {address} leads nowhere"
     if not parts.fragment or target.suffix != ".html":
@@ -105,7 +113,10 @@ def test_nothing_is_loaded_from_another_host(pages):
                 if is_foreign(tag[attribute]):
                     foreign.append(f"{path.name}: {element} {tag[attribute]}")
         for tag in soup.find_all("script", src=False):
-            foreign += [f"{path.name}: {found}" for found in re.findall(r"https?://\S+", tag.text)]
+            foreign += [
+                f"{path.name}: {found}"
+                for found in re.findall(r"https?://\S+", tag.text)
+            ]
         for tag in soup.find_all(style=True):
             foreign += re.findall(r"url\(['\"]?https?:[^)]*", tag["style"])
     assert not foreign
@@ -113,14 +124,18 @@ def test_nothing_is_loaded_from_another_host(pages):
 
 def test_style_sheets_load_local_files_only(site):
     for path in site.rglob("*.css"):
-        text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        text = re.sub(
+            r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL
+        )
         addresses = re.findall(r"url\(\s*['\"]?([^'\")]+)", text)
         addresses += re.findall(r"@import\s+['\"]([^'\"]+)", text)
         for address in addresses:
             if address.startswith(("data:", "#")):
                 continue
             assert not is_foreign(address), f"{path.name}: {address}"
-            assert (path.parent / urlsplit(address).path).is_file(), f"{path.name}: {address}"
+            assert (path.parent / urlsplit(address).path).is_file(), (
+                f"{path.name}: {address}"
+            )
 
 
 def test_images_have_alternative_texts(pages):
@@ -130,8 +145,12 @@ def test_images_have_alternative_texts(pages):
             if "logo__image" in image.get("class", ()):
                 continue  # an ornament beside the title
             assert alt, f"{path.name}: {image}"
-            assert not re.fullmatch(r"\S+\.(png|svg|jpe?g)", alt), f"{path.name}: alt={alt}"
-            assert not re.fullmatch(r"[0-9a-f]{16,}", Path(alt).stem), f"{path.name}: alt={alt}"
+            assert not re.fullmatch(r"\S+\.(png|svg|jpe?g)", alt), (
+                f"{path.name}: alt={alt}"
+            )
+            assert not re.fullmatch(r"[0-9a-f]{16,}", Path(alt).stem), (
+                f"{path.name}: alt={alt}"
+            )
 
 
 def test_formulas_are_set_by_the_local_file(pages, site):
@@ -141,7 +160,9 @@ def test_formulas_are_set_by_the_local_file(pages, site):
         mathjax = [source for source in scripts if "mathjax" in source]
         if soup.select(".math"):
             with_formulas += 1
-            assert len(mathjax) == 1, f"{path.name} has formulas and nothing that sets them"
+            assert len(mathjax) == 1, (
+                f"{path.name} has formulas and nothing that sets them"
+            )
             assert not is_foreign(mathjax[0])
     if with_formulas:
         assert (site / "_static/mathjax/tex-svg-full.js").stat().st_size > 1_000_000
@@ -156,7 +177,9 @@ def test_no_markup_is_left_over(pages):
         for code in copy.select("pre, code, .math"):
             code.decompose()
         found = LEFT_OVER.search(copy.get_text())
-        assert not found, f"{path.name}: {copy.get_text()[max(0, found.start() - 80) :][:160]}"
+        assert not found, (
+            f"{path.name}: {copy.get_text()[max(0, found.start() - 80) :][:160]}"
+        )
         for reference in article.select("span.xref, .problematic, .system-message"):
             assert reference.find_parent("a"), f"{path.name}: {reference}"
 
@@ -190,8 +213,9 @@ def test_chapters_open_in_colab(pages):
         notebook = ROOT / "book" / f"{path.stem}.ipynb"
         if notebook.is_file():
             links = [
-                a["href"] for a in soup.select("a[href^='https://colab.research.google.com/']")
+                a["href"]
+                for a in soup.select("a[href^='https://colab.research.google.com/']")
             ]
-            assert any(link.endswith(f"/blob/main/book/{notebook.name}") for link in links), (
-                path.name
-            )
+            assert any(
+                link.endswith(f"/blob/main/book/{notebook.name}") for link in links
+            ), path.name

@@ -47,12 +47,16 @@ def test_tied_head_reads_the_table_itself():
 
 
 def test_a_head_cannot_be_tied_to_another_shape():
-    with pytest.raises(ValueError, match=r"head of shape \(11, 7\) to a weight of shape \(7, 11\)"):
+    with pytest.raises(
+        ValueError, match=r"head of shape \(11, 7\) to a weight of shape \(7, 11\)"
+    ):
         LMHead(d_model=D, vocab_size=V, tied_to=nn.Parameter(torch.zeros(D, V)))
 
 
 def test_a_head_of_its_own_starts_small():
-    assert LMHead(d_model=200, vocab_size=300).weight.std().item() == pytest.approx(0.02, rel=0.02)
+    assert LMHead(d_model=200, vocab_size=300).weight.std().item() == pytest.approx(
+        0.02, rel=0.02
+    )
 
 
 # --------------------------------------------------------------------------------------------- loss
@@ -65,7 +69,9 @@ def test_loss_by_hand():
     per_token = next_token_loss(logits, targets, reduction="none")
     torch.testing.assert_close(per_token, torch.tensor([[math.log(2), math.log(8)]]))
     assert next_token_loss(logits, targets).item() == pytest.approx(2 * math.log(2))
-    assert next_token_loss(logits, targets, reduction="sum").item() == pytest.approx(math.log(16))
+    assert next_token_loss(logits, targets, reduction="sum").item() == pytest.approx(
+        math.log(16)
+    )
 
 
 @every_precision
@@ -78,7 +84,11 @@ def test_loss_equals_the_formula(dtype):
     log_probs = logits - logits.logsumexp(-1, keepdim=True)
     expected = -sum(log_probs[b, s, targets[b, s]] for b in range(B) for s in range(S))
     onehot = F.one_hot(targets, V).to(dtype)
-    compare("loss = - log softmax", [loss, gradient], [expected, logits.softmax(-1) - onehot])
+    compare(
+        "loss = - log softmax",
+        [loss, gradient],
+        [expected, logits.softmax(-1) - onehot],
+    )
 
 
 def test_uniform_logits_cost_log_v():
@@ -101,7 +111,9 @@ def test_ignored_targets_do_not_count(counts, ignore_index):
     options = {"ignore_index": ignore_index}
     none = next_token_loss(logits, masked, reduction="none", **options)
     torch.testing.assert_close(none, every * counts)
-    torch.testing.assert_close(next_token_loss(logits, masked, **options), every[counts].mean())
+    torch.testing.assert_close(
+        next_token_loss(logits, masked, **options), every[counts].mean()
+    )
     total = next_token_loss(logits, masked, reduction="sum", **options)
     torch.testing.assert_close(total, every[counts].sum())
     (gradient,) = torch.autograd.grad(total, logits)
@@ -118,7 +130,8 @@ def test_bfloat16_logits_are_summed_in_float32():
 def test_targets_may_be_int32():
     logits = normal(B, S, V, seed=5)
     assert torch.equal(
-        next_token_loss(logits, targets_of(B, S)), next_token_loss(logits, targets_of(B, S).int())
+        next_token_loss(logits, targets_of(B, S)),
+        next_token_loss(logits, targets_of(B, S).int()),
     )
 
 
@@ -138,7 +151,8 @@ def test_log_probabilities_of_tokens_add_up_to_the_sequences():
     ids = targets_of(1, 7)
     loss = next_token_loss(model(ids[:, :-1]), ids[:, 1:], reduction="sum")
     log_prob = sum(
-        model(ids[:, :n])[0, -1].log_softmax(-1)[ids[0, n]] for n in range(1, ids.shape[1])
+        model(ids[:, :n])[0, -1].log_softmax(-1)[ids[0, n]]
+        for n in range(1, ids.shape[1])
     )
     torch.testing.assert_close(-loss, log_prob, rtol=1e-13, atol=0)
 
@@ -163,4 +177,6 @@ def test_bits_per_byte_by_hand():
     assert bits_per_byte(math.log(256), 1.0) == pytest.approx(8)
     assert bits_per_byte(math.log(256), 4.0) == pytest.approx(2)
     # Two tokenizers of one text: total nats and total bytes are the same, and so is this.
-    assert bits_per_byte(120 / 40, 200 / 40) == pytest.approx(bits_per_byte(120 / 25, 200 / 25))
+    assert bits_per_byte(120 / 40, 200 / 40) == pytest.approx(
+        bits_per_byte(120 / 25, 200 / 25)
+    )

@@ -16,7 +16,9 @@ both_mlps = pytest.mark.parametrize("mlp", [MLP, SwiGLU])
 FORMULAS = {
     "relu": lambda x: max(x, 0.0),
     "gelu": lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
-    "gelu_tanh": lambda x: x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    "gelu_tanh": lambda x: (
+        x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+    ),
     "squared_relu": lambda x: max(x, 0.0) ** 2,
 }
 MODULES = {
@@ -34,7 +36,9 @@ def test_every_activation_has_a_formula():
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_follow_their_formulas(name):
     x = torch.linspace(-6, 6, 101, dtype=torch.float64)
-    expected = torch.tensor([FORMULAS[name](value) for value in x.tolist()], dtype=torch.float64)
+    expected = torch.tensor(
+        [FORMULAS[name](value) for value in x.tolist()], dtype=torch.float64
+    )
     torch.testing.assert_close(ACTIVATIONS[name](x), expected, rtol=1e-13, atol=1e-14)
 
 
@@ -94,7 +98,10 @@ def test_swiglu_at_two_thirds_has_as_many_parameters():
     d = 24
     count = [
         sum(p.numel() for p in mlp.parameters())
-        for mlp in (MLP(d_model=d, d_mlp=4 * d, bias=False), SwiGLU(d_model=d, d_mlp=8 * d // 3))
+        for mlp in (
+            MLP(d_model=d, d_mlp=4 * d, bias=False),
+            SwiGLU(d_model=d, d_mlp=8 * d // 3),
+        )
     ]
     assert count == [8 * d * d, 8 * d * d]
 
@@ -124,5 +131,7 @@ def test_squared_relu():
 
 
 def test_an_unknown_activation_is_named():
-    with pytest.raises(ValueError, match=r"'swish' is unknown; choose one of relu, gelu, "):
+    with pytest.raises(
+        ValueError, match=r"'swish' is unknown; choose one of relu, gelu, "
+    ):
         MLP(d_model=D, d_mlp=F, activation="swish")

@@ -53,12 +53,16 @@ def reach(settings: dict) -> int:
 ACTIVATIONS = {
     "relu": lambda x: x.clamp(min=0),
     "gelu": lambda x: x * (1 + torch.erf(x / math.sqrt(2))) / 2,
-    "gelu_tanh": lambda x: x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    "gelu_tanh": lambda x: (
+        x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+    ),
     "squared_relu": lambda x: x.clamp(min=0) ** 2,
 }
 
 
-def written_out(config: GPTConfig, w: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
+def written_out(
+    config: GPTConfig, w: dict[str, torch.Tensor], ids: torch.Tensor
+) -> torch.Tensor:
     """The whole model from its weights, with nothing of the package: formulas, head by head."""
     length, k = ids.shape[1], config.width_of_head
     group = config.n_heads // (config.n_kv_heads or config.n_heads)
@@ -78,7 +82,9 @@ def written_out(config: GPTConfig, w: dict[str, torch.Tensor], ids: torch.Tensor
 
     def angles(dimension):
         planes = torch.arange(0, dimension, 2, dtype=torch.float64)
-        return torch.arange(length)[:, None] / config.position_base ** (planes / dimension)
+        return torch.arange(length)[:, None] / config.position_base ** (
+            planes / dimension
+        )
 
     def turn(x):
         angle, half = angles(k), k // 2
@@ -86,7 +92,9 @@ def written_out(config: GPTConfig, w: dict[str, torch.Tensor], ids: torch.Tensor
         return x * angle.cos().repeat(1, 2) + rotation * angle.sin().repeat(1, 2)
 
     def attention(x, name, window):
-        query, key, value = (linear(x, f"{name}.{part}") for part in ("query", "key", "value"))
+        query, key, value = (
+            linear(x, f"{name}.{part}") for part in ("query", "key", "value")
+        )
         unseen = (distance < 0) | (distance >= (window or length))
         heads = []
         for head in range(config.n_heads):
@@ -118,10 +126,15 @@ def written_out(config: GPTConfig, w: dict[str, torch.Tensor], ids: torch.Tensor
         block = f"blocks.{layer}"
         window = config.windows[layer % len(config.windows)]
         if config.norm_position == "pre":
-            x = x + attention(norm(x, f"{block}.attention_norm"), f"{block}.attention", window)
+            x = x + attention(
+                norm(x, f"{block}.attention_norm"), f"{block}.attention", window
+            )
             x = x + mlp(norm(x, f"{block}.mlp_norm"), f"{block}.mlp")
         else:
-            x = norm(x + attention(x, f"{block}.attention", window), f"{block}.attention_norm")
+            x = norm(
+                x + attention(x, f"{block}.attention", window),
+                f"{block}.attention_norm",
+            )
             x = norm(x + mlp(x, f"{block}.mlp"), f"{block}.mlp_norm")
     if config.norm_position == "pre":
         x = norm(x, "final_norm")
@@ -143,7 +156,9 @@ def test_every_variant_equals_its_formulas(settings):
 def test_no_gradient_from_an_output_to_a_later_input(settings):
     """Exactly zero, nor to another sequence, nor beyond the windows; and not zero elsewhere."""
     length = SIZES["context_length"]
-    for row, s, gradient in gradients_at_embeddings(build(**settings), random_ids(B, length)):
+    for row, s, gradient in gradients_at_embeddings(
+        build(**settings), random_ids(B, length)
+    ):
         assert (gradient[1 - row] == 0).all()
         seen = [t <= s <= t + reach(settings) for t in range(length)]
         assert (gradient[row] > 0).tolist() == seen
@@ -155,7 +170,9 @@ def test_outputs_for_a_prefix_do_not_depend_on_what_follows(settings):
     logits = model(ids)
     assert logits.shape == (B, S, V)
     for n in range(1, S):
-        torch.testing.assert_close(model(ids[:, :n]), logits[:, :n], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            model(ids[:, :n]), logits[:, :n], rtol=1e-12, atol=1e-12
+        )
         other = torch.cat([ids[:, :n], (ids[:, n:] + 1) % V], dim=1)
         assert torch.equal(model(other)[:, :n], logits[:, :n])
 
@@ -192,7 +209,9 @@ def test_order_is_known_from_positions_and_mask_alone(settings, monkeypatch):
 
     assert difference() > 1e-2
     monkeypatch.setattr(
-        multihead, "attend", lambda *x, causal, **options: attend(*x, causal=False, **options)
+        multihead,
+        "attend",
+        lambda *x, causal, **options: attend(*x, causal=False, **options),
     )
     if settings["positions"] == "none":
         assert difference() < 1e-12
@@ -252,12 +271,16 @@ def test_settings_survive_json(settings):
 # ------------------------------------------------------------------------------------------- parity
 
 
-def climb(rung: str, theirs: nn.Module, config: GPTConfig, translate, length: int) -> None:
+def climb(
+    rung: str, theirs: nn.Module, config: GPTConfig, translate, length: int
+) -> None:
     """Logits, loss, and the gradients of all weights, copied and compared by name."""
     dtype = theirs.lm_head.weight.dtype
     ours = GPT(config).to(dtype)
     ours.load_state_dict(translate(theirs.state_dict()))
-    ids = torch.randint(config.vocab_size, (B, length), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(
+        config.vocab_size, (B, length), generator=torch.Generator().manual_seed(0)
+    )
     logits = theirs(ids).logits
     compare(rung, ours(ids), logits)
     noise = normal(*logits.shape, seed=1, dtype=dtype, grad=False) / length
@@ -290,7 +313,13 @@ def test_equals_hugging_faces_gpt2(tied, dtype):
         attn_implementation="eager",
     )
     theirs = randomize(transformers.GPT2LMHeadModel(settings).to(dtype)).eval()
-    climb("GPT = Hugging Face's GPT-2", theirs, gpt2_config(settings.to_dict()), from_gpt2, S)
+    climb(
+        "GPT = Hugging Face's GPT-2",
+        theirs,
+        gpt2_config(settings.to_dict()),
+        from_gpt2,
+        S,
+    )
 
 
 def lift_float32_islands(llama: nn.Module) -> None:
@@ -306,7 +335,9 @@ def lift_float32_islands(llama: nn.Module) -> None:
         length, dimension = output[0].shape[-2:]
         base = llama.config.rope_parameters["rope_theta"]
         planes = torch.arange(0, dimension, 2, dtype=torch.float64)
-        angle = torch.outer(torch.arange(length).double(), 1 / base ** (planes / dimension))
+        angle = torch.outer(
+            torch.arange(length).double(), 1 / base ** (planes / dimension)
+        )
         angle = torch.cat([angle, angle], dim=-1)[None]
         return angle.cos(), angle.sin()
 
@@ -335,7 +366,13 @@ def test_equals_hugging_faces_llama(tied, dtype):
     theirs = randomize(transformers.LlamaForCausalLM(settings).to(dtype)).eval()
     if dtype == torch.float64:
         lift_float32_islands(theirs)
-    climb("GPT = Hugging Face's Llama", theirs, llama_config(settings.to_dict()), from_llama, 33)
+    climb(
+        "GPT = Hugging Face's Llama",
+        theirs,
+        llama_config(settings.to_dict()),
+        from_llama,
+        33,
+    )
 
 
 @every_precision
@@ -367,7 +404,9 @@ MOVES = {
     "to another dtype": lambda model: model.to(torch.bfloat16),
     "to the CPU": lambda model: model.to("cpu"),
     "by deepcopy": copy.deepcopy,
-    "by loading": lambda model: model.load_state_dict(build(seed=2).state_dict()) and model,
+    "by loading": lambda model: (
+        model.load_state_dict(build(seed=2).state_dict()) and model
+    ),
     "by initializing": lambda model: model.initialize() or model,
     "by freezing": lambda model: model.requires_grad_(False),
     "to the meta device": lambda model: model.to("meta"),
@@ -394,7 +433,9 @@ def test_tied_means_one_storage_counted_once(move):
     model, separate = move(build()), build(tied=False)
     assert is_tied(model)
     assert not is_tied(separate)
-    assert model.count_parameters() == separate.count_parameters() - V * SIZES["d_model"]
+    assert (
+        model.count_parameters() == separate.count_parameters() - V * SIZES["d_model"]
+    )
 
 
 def test_loading_reaches_both_ends():
@@ -410,7 +451,9 @@ def test_tied_gradient_equals_the_sum_of_both_ends(dtype):
     separate.load_state_dict(tied.state_dict())
     ids = random_ids()
     logits, whole = results(tied(ids), tied.embedding.weight)
-    same, below, above = results(separate(ids), separate.embedding.weight, separate.head.weight)
+    same, below, above = results(
+        separate(ids), separate.embedding.weight, separate.head.weight
+    )
     compare("tied gradient = sum of both ends", [logits, whole], [same, below + above])
 
 
@@ -436,20 +479,26 @@ def initial(**settings: object) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("activation", ["gelu_tanh", "swiglu"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_initial_weights_follow_the_rules(tied, activation, initialization):
-    weights = initial(initialization=initialization, activation=activation, tied=tied, qk_norm=True)
+    weights = initial(
+        initialization=initialization, activation=activation, tied=tied, qk_norm=True
+    )
     for name, weight in weights.items():
         if name.endswith("norm.weight"):
             assert (weight == 1).all(), name
         elif name.endswith("bias"):
             assert (weight == 0).all(), name
         else:
-            adds_to_stream = name.endswith(("attention.output.weight", "mlp.down.weight"))
+            adds_to_stream = name.endswith(
+                ("attention.output.weight", "mlp.down.weight")
+            )
             expected = 0.02 / math.sqrt(2 * 8) if adds_to_stream else 0.02
             if initialization == "zero" and (adds_to_stream or name == "head.weight"):
                 expected = 0.0
             # At least 16,384 numbers each: their deviation is known to about half a percent.
             assert weight.std().item() == pytest.approx(expected, rel=0.03), name
-            assert abs(weight.mean().item()) < 4 * 0.02 / math.sqrt(weight.numel()), name
+            assert abs(weight.mean().item()) < 4 * 0.02 / math.sqrt(weight.numel()), (
+                name
+            )
 
 
 def test_residual_scaling_keeps_the_stream_at_one_scale():
@@ -458,7 +507,9 @@ def test_residual_scaling_keeps_the_stream_at_one_scale():
     for n_layers in (2, 8, 32):
         weights = initial(n_layers=n_layers, d_model=64)
         outputs = [
-            w for name, w in weights.items() if name.endswith(("output.weight", "down.weight"))
+            w
+            for name, w in weights.items()
+            if name.endswith(("output.weight", "down.weight"))
         ]
         assert len(outputs) == 2 * n_layers
         added.append(sum(weight.var().item() for weight in outputs))
@@ -467,7 +518,9 @@ def test_residual_scaling_keeps_the_stream_at_one_scale():
 
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 def test_zero_initialization_makes_every_block_the_identity(norm):
-    config = GPTConfig(**SIZES, head_dim=4, initialization="zero", tied=False, norm=norm)
+    config = GPTConfig(
+        **SIZES, head_dim=4, initialization="zero", tied=False, norm=norm
+    )
     model = GPT(config)
     x = normal(B, S, SIZES["d_model"], seed=0, dtype=torch.float32, grad=False)
     for block in model.blocks:
@@ -479,14 +532,19 @@ def test_zero_initialization_makes_every_block_the_identity(norm):
 
 
 def test_a_fresh_gpt2_is_nearly_undecided():
-    model = GPT(GPTConfig(**SIZES, head_dim=4), generator=torch.Generator().manual_seed(0))
+    model = GPT(
+        GPTConfig(**SIZES, head_dim=4), generator=torch.Generator().manual_seed(0)
+    )
     loss = next_token_loss(model(random_ids()), random_ids(seed=4))
     assert loss.item() == pytest.approx(math.log(V), abs=0.05)
 
 
 def test_same_seed_same_weights():
     first, same, other = (
-        GPT(GPTConfig(**SIZES, head_dim=4), generator=torch.Generator().manual_seed(seed))
+        GPT(
+            GPTConfig(**SIZES, head_dim=4),
+            generator=torch.Generator().manual_seed(seed),
+        )
         for seed in (0, 0, 1)
     )
     for name, weight in first.state_dict().items():
@@ -512,7 +570,13 @@ def test_gpt2_has_as_many_parameters_as_published():
     """124,439,808: the model that was first announced as 117M."""
     with torch.device("meta"):
         model = GPT(
-            GPTConfig(vocab_size=50257, context_length=1024, d_model=768, n_layers=12, n_heads=12)
+            GPTConfig(
+                vocab_size=50257,
+                context_length=1024,
+                d_model=768,
+                n_layers=12,
+                n_heads=12,
+            )
         )
     assert model.count_parameters() == 124_439_808
 
@@ -548,7 +612,9 @@ def test_dropout_acts_on_embeddings_in_training_only():
         block.dropout.p = block.attention.dropout = 0.0
     ids = random_ids(50)
     seen = []
-    model.blocks[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    model.blocks[0].register_forward_pre_hook(
+        lambda module, inputs: seen.append(inputs[0])
+    )
     assert torch.equal(model(ids), model(ids))
     torch.manual_seed(0)
     model.train()(ids)
@@ -629,10 +695,26 @@ def test_compiled_code_equals_eager_and_stays_tied():
             r"\(batch, sequence\), got \(5,\).*ids\[None\]",
         ),
         (torch.zeros(1, 2, 3, dtype=torch.long), ValueError, r"got \(1, 2, 3\)"),
-        (torch.zeros(2, 3), TypeError, r"int32 or int64, got torch.float32; use ids.long\(\)"),
-        (torch.full((2, 3), V), IndexError, rf"id {V} is outside the vocabulary of {V}"),
-        (torch.full((2, 3), -1), IndexError, rf"id -1 is outside the vocabulary of {V}"),
-        (torch.zeros(1, 10, dtype=torch.long), ValueError, r"10 positions .* table of 9 learned"),
+        (
+            torch.zeros(2, 3),
+            TypeError,
+            r"int32 or int64, got torch.float32; use ids.long\(\)",
+        ),
+        (
+            torch.full((2, 3), V),
+            IndexError,
+            rf"id {V} is outside the vocabulary of {V}",
+        ),
+        (
+            torch.full((2, 3), -1),
+            IndexError,
+            rf"id -1 is outside the vocabulary of {V}",
+        ),
+        (
+            torch.zeros(1, 10, dtype=torch.long),
+            ValueError,
+            r"10 positions .* table of 9 learned",
+        ),
     ],
     ids=["one axis", "three axes", "float", "too large", "negative", "too long"],
 )
@@ -663,9 +745,17 @@ WRONG = {
         ("positions", "norm", "norm_position", "activation", "initialization"),
         st.text(max_size=5) | st.none() | st.integers() | st.just(["learned"]),
     ),
-    **dict.fromkeys(("qk_norm", "bias", "tied"), st.none() | st.integers() | st.just("yes")),
-    "dropout": st.floats(max_value=-1e-9) | st.floats(min_value=1) | st.just("a") | st.just([0.5]),
-    "position_base": st.floats(max_value=1) | st.none() | st.just("10000") | st.just(math.nan),
+    **dict.fromkeys(
+        ("qk_norm", "bias", "tied"), st.none() | st.integers() | st.just("yes")
+    ),
+    "dropout": st.floats(max_value=-1e-9)
+    | st.floats(min_value=1)
+    | st.just("a")
+    | st.just([0.5]),
+    "position_base": st.floats(max_value=1)
+    | st.none()
+    | st.just("10000")
+    | st.just(math.nan),
     "windows": st.one_of(
         st.integers(),
         st.none(),
@@ -680,7 +770,10 @@ WRONG = {
 @given(data=st.data())
 def test_settings_that_cannot_work_are_named(field, data):
     value = data.draw(WRONG[field])
-    with unchecked(), pytest.raises(ValueError, match=f"^{field}=.* cannot work: it must be ") as e:
+    with (
+        unchecked(),
+        pytest.raises(ValueError, match=f"^{field}=.* cannot work: it must be ") as e,
+    ):
         GPTConfig(**{**SIZES, "head_dim": 4, field: value})
     assert str(e.value).startswith((f"{field}={value!r}", f"{field}=("))
 
@@ -730,7 +823,9 @@ def test_pairs_need_even_numbers(settings, odd):
 def test_config_is_frozen_hashable_and_derives_widths():
     config = GPTConfig(**{**SIZES, "d_model": 768, "n_heads": 12})
     assert (config.width_of_head, config.width_of_mlp) == (64, 3072)
-    assert GPTConfig(**{**SIZES, "d_model": 768}, activation="swiglu").width_of_mlp == 2048
+    assert (
+        GPTConfig(**{**SIZES, "d_model": 768}, activation="swiglu").width_of_mlp == 2048
+    )
     assert GPTConfig(**{**SIZES, "d_model": 768}, d_mlp=99).width_of_mlp == 99
     assert hash(config) == hash(dataclasses.replace(config))
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -13,8 +13,12 @@ B, S, D, H, G, K = 2, 7, 10, 6, 3, 4
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 
 
-def make(*, dtype: torch.dtype = torch.float64, seed: int = 1, **settings) -> MultiHeadAttention:
-    module = MultiHeadAttention(**{"d_model": D, "n_heads": H, "head_dim": K, **settings})
+def make(
+    *, dtype: torch.dtype = torch.float64, seed: int = 1, **settings
+) -> MultiHeadAttention:
+    module = MultiHeadAttention(
+        **{"d_model": D, "n_heads": H, "head_dim": K, **settings}
+    )
     return randomize(module.to(dtype), seed=seed).eval()
 
 
@@ -63,7 +67,9 @@ def test_equals_pytorchs_multihead_attention(bias, dtype):
 @every_precision
 @pytest.mark.parametrize("rotary_base", [None, 100.0])
 @pytest.mark.parametrize("n_kv_heads", [G, 1])
-def test_grouped_query_equals_multi_head_with_repeated_weights(n_kv_heads, rotary_base, dtype):
+def test_grouped_query_equals_multi_head_with_repeated_weights(
+    n_kv_heads, rotary_base, dtype
+):
     """Outputs; and the gradient of a shared weight is the sum over those that share it."""
     grouped = make(n_kv_heads=n_kv_heads, rotary_base=rotary_base, dtype=dtype)
     full = make(rotary_base=rotary_base, dtype=dtype)
@@ -79,9 +85,9 @@ def test_grouped_query_equals_multi_head_with_repeated_weights(n_kv_heads, rotar
     expected = results(full(x), x, *full.parameters())
     for i, (name, _) in enumerate(full.named_parameters(), start=2):
         if name.startswith(("key", "value")):
-            expected[i] = rearrange(expected[i], "(g n k) ... -> n g k ...", g=n_kv_heads, k=K).sum(
-                0
-            )
+            expected[i] = rearrange(
+                expected[i], "(g n k) ... -> n g k ...", g=n_kv_heads, k=K
+            ).sum(0)
             expected[i] = rearrange(expected[i], "g k ... -> (g k) ...")
     compare("grouped queries = repeated key and value heads", ours, expected)
 
@@ -196,7 +202,9 @@ def test_normalization_is_per_head_with_a_learned_scale():
         (key, module.key, module.key_norm, G),
     ]:
         raw = linear(x).view(B, S, n, K).transpose(1, 2)
-        expected = raw / (raw.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight
+        expected = (
+            raw / (raw.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight
+        )
         torch.testing.assert_close(projected, expected)
 
 
@@ -212,7 +220,8 @@ def test_dropout_acts_on_weights_and_in_training_only():
     heads = module.value(x)[:, 0].view(B, H, K)
     whole = module.output.weight.view(D, H, K)
     kept = torch.linalg.lstsq(
-        torch.einsum("bhk,dhk->bdh", heads, whole), (once[:, 0] - module.output.bias)[..., None]
+        torch.einsum("bhk,dhk->bdh", heads, whole),
+        (once[:, 0] - module.output.bias)[..., None],
     ).solution
     distance = torch.minimum(kept.abs(), (kept - 2).abs())
     assert distance.max() < 1e-10
@@ -224,7 +233,10 @@ def test_dropout_acts_on_weights_and_in_training_only():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"head_dim": None}, r"d_model=10 does not divide into n_heads=6 heads.*or give head_dim"),
+        (
+            {"head_dim": None},
+            r"d_model=10 does not divide into n_heads=6 heads.*or give head_dim",
+        ),
         ({"n_kv_heads": 4}, r"n_kv_heads=4 must divide n_heads=6"),
         ({"n_kv_heads": 12}, r"n_kv_heads=12 must divide n_heads=6"),
         ({"n_kv_heads": 0}, r"n_kv_heads=0 must divide n_heads=6"),

@@ -14,7 +14,9 @@ every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 both_norms = pytest.mark.parametrize("norm", [LayerNorm, RMSNorm])
 
 
-def twins(ours: nn.Module, theirs: nn.Module, dtype: torch.dtype) -> tuple[nn.Module, nn.Module]:
+def twins(
+    ours: nn.Module, theirs: nn.Module, dtype: torch.dtype
+) -> tuple[nn.Module, nn.Module]:
     """Both with the same arbitrary weights; their names are the same."""
     randomize(ours.to(dtype))
     theirs.to(dtype).load_state_dict(ours.state_dict())
@@ -35,7 +37,10 @@ def climb(rung: str, ours: nn.Module, theirs: nn.Module, formula) -> None:
 @pytest.mark.parametrize("eps", [1e-5, 0.1])
 @pytest.mark.parametrize("bias", [True, False])
 def test_layer_norm_equals_pytorch_and_the_formula(bias, eps, dtype):
-    norms = LayerNorm(d_model=D, eps=eps, bias=bias), nn.LayerNorm(D, eps=eps, bias=bias)
+    norms = (
+        LayerNorm(d_model=D, eps=eps, bias=bias),
+        nn.LayerNorm(D, eps=eps, bias=bias),
+    )
     climb("LayerNorm = torch.nn.LayerNorm", *twins(*norms, dtype), layer_norm)
 
 
@@ -110,7 +115,9 @@ def test_norm_then_linear_equals_one_folded_linear(bias):
     linear = randomize(nn.Linear(D, F).double())
     bare, folded = LayerNorm(d_model=D, bias=False).double(), nn.Linear(D, F).double()
     shift = linear.weight @ norm.bias if bias else 0
-    folded.load_state_dict({"weight": linear.weight * norm.weight, "bias": linear.bias + shift})
+    folded.load_state_dict(
+        {"weight": linear.weight * norm.weight, "bias": linear.bias + shift}
+    )
     x = normal(B, S, D, seed=7)
     compare(
         "norm and linear = folded linear",

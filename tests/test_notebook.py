@@ -38,7 +38,10 @@ def objects_of(module):
         for method in vars(thing).values() if isinstance(thing, type) else ():
             method = inspect.unwrap(method)
             # Dataclasses write some of their methods themselves.
-            if isinstance(method, FunctionType) and method.__code__.co_filename[0] != "<":
+            if (
+                isinstance(method, FunctionType)
+                and method.__code__.co_filename[0] != "<"
+            ):
                 yield method
 
 
@@ -77,7 +80,10 @@ def test_source_is_exactly_what_runs(module):
 @every_module
 def test_without_docstrings_all_else_stays(module):
     for thing in objects_of(module):
-        whole, short = code_of(show_source(thing)), code_of(show_source(thing, docstring=False))
+        whole, short = (
+            code_of(show_source(thing)),
+            code_of(show_source(thing, docstring=False)),
+        )
         assert without_docstrings(short) == without_docstrings(whole)
         assert comments(short) == comments(whole)
         for node in ast.walk(ast.parse(short)):
@@ -107,11 +113,15 @@ def test_markdown_names_the_object_and_its_file():
 
 def test_plain_text_names_them_too():
     text = repr(show_source(show_table))
-    assert text.startswith("# show_table, from src/decoder_only/notebook.py\ndef show_table(")
+    assert text.startswith(
+        "# show_table, from src/decoder_only/notebook.py\ndef show_table("
+    )
 
 
 def test_a_fence_is_longer_than_any_in_the_source():
-    source = notebook.Source((("name", "file", 'def f():\n    """\n    ````\n    """\n'),))
+    source = notebook.Source(
+        (("name", "file", 'def f():\n    """\n    ````\n    """\n'),)
+    )
     assert source._repr_markdown_().count("`````") == 2
 
 
@@ -125,7 +135,10 @@ def test_modules_and_properties_have_source():
 @pytest.mark.parametrize(
     ("code", "short"),
     [
-        ('def f():\n    """A."""\n\n    return 1  # b\n', "def f():\n    return 1  # b\n"),
+        (
+            'def f():\n    """A."""\n\n    return 1  # b\n',
+            "def f():\n    return 1  # b\n",
+        ),
         ('def f():\n    """A."""\n', 'def f():\n    """A."""\n'),
         ('def f(): "A"; return 1\n', 'def f(): "A"; return 1\n'),
         (
@@ -150,7 +163,9 @@ def test_things_without_source_are_refused(thing):
 
 
 def test_code_of_others_is_refused():
-    with pytest.raises(ValueError, match=r"'Linear' comes from 'torch\.nn\.modules\.linear'"):
+    with pytest.raises(
+        ValueError, match=r"'Linear' comes from 'torch\.nn\.modules\.linear'"
+    ):
         show_source(torch.nn.Linear)
     with pytest.raises(ValueError, match="at least one"):
         show_source()
@@ -205,7 +220,9 @@ class Reader(HTMLParser):
                 self.text += self.MARKS[data]
             else:
                 escape, code = data[:2], int(data[2:], 16)
-                self.text += chr(code + 0xDC00 if escape == "\\x" and code >= 0x80 else code)
+                self.text += chr(
+                    code + 0xDC00 if escape == "\\x" and code >= 0x80 else code
+                )
         else:
             self.text += data
 

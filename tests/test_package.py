@@ -131,7 +131,9 @@ def test_imports_come_from_lower_floors(module):
         other = rest.partition(".")[0]
         if other == module:
             continue
-        assert other in FLOORS, f"{module} imports {name}: import from the module that defines it"
+        assert other in FLOORS, (
+            f"{module} imports {name}: import from the module that defines it"
+        )
         assert FLOORS[other] < FLOORS[module], (
             f"{module} imports {name} from the same floor or above"
         )
@@ -144,19 +146,31 @@ def test_text_needs_no_torch(module):
 
 def test_run_time_dependencies_are_declared():
     pyproject = (ROOT / "pyproject.toml").read_text()
-    block = re.search(r"^dependencies = \[(.*?)^\]", pyproject, re.MULTILINE | re.DOTALL)[1]
-    declared = {re.match(r"[\w-]+", line)[0] for line in re.findall(r'"([^"]+)"', block)}
+    block = re.search(
+        r"^dependencies = \[(.*?)^\]", pyproject, re.MULTILINE | re.DOTALL
+    )[1]
+    declared = {
+        re.match(r"[\w-]+", line)[0] for line in re.findall(r'"([^"]+)"', block)
+    }
     for module in MODULES:
         tops = {name.partition(".")[0] for name in imported(module)}
         foreign = tops - set(sys.stdlib_module_names) - {"decoder_only", "__future__"}
-        assert foreign <= declared | {"mpl_toolkits", "IPython"}, f"{module}: {foreign - declared}"
+        assert foreign <= declared | {"mpl_toolkits", "IPython"}, (
+            f"{module}: {foreign - declared}"
+        )
 
 
 def test_readme_repeats_the_floors():
-    rows = re.findall(r"^\| *(\d) *\|([^|]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| *(\d) *\|([^|]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
     if not rows:
         pytest.skip("the README has no table of floors yet")
-    table = {name: int(floor) for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
+    table = {
+        name: int(floor)
+        for floor, names in rows
+        for name in re.findall(r"`(\w+)`", names)
+    }
     assert table == {module: FLOORS[module] for module in MODULES}
 
 
@@ -174,12 +188,16 @@ def test_public_names_are_declared_and_documented(module):
         said = inspect.getdoc(thing) or ""
         # A dataclass without a docstring gets its signature as one.
         assert said, f"{module}.{name} has no docstring"
-        assert not said.startswith(f"{name}("), f"{module}.{name} has no docstring of its own"
+        assert not said.startswith(f"{name}("), (
+            f"{module}.{name} has no docstring of its own"
+        )
 
 
 def test_pending_chapters_are_not_written_yet():
     for module, stem in PENDING.items():
-        assert chapter(stem) is None, f"{stem} is written: move {module} from PENDING to CHAPTERS"
+        assert chapter(stem) is None, (
+            f"{stem} is written: move {module} from PENDING to CHAPTERS"
+        )
 
 
 @pytest.mark.parametrize("module", CHAPTERS)
@@ -188,7 +206,9 @@ def test_chapter_shows_every_public_name(module):
     if path is None:
         pytest.skip(f"the chapter {CHAPTERS[module]!r} is not written yet")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    code = "\n".join(
+        "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
+    )
     missing = [name for name in public(module) if not re.search(rf"\b{name}\b", code)]
     assert not missing, f"{path.name} neither shows nor uses {', '.join(missing)}"
 
@@ -230,7 +250,9 @@ def einops_strings(tree: ast.Module) -> list[str]:
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     ]
     # torch.einsum writes letters without spaces: "bhsk,bhtk->bhst".
-    return [text if " " in text else " ".join(text) for text in patterns if "->" in text]
+    return [
+        text if " " in text else " ".join(text) for text in patterns if "->" in text
+    ]
 
 
 @every_module
@@ -289,7 +311,15 @@ assert settings == dict(matplotlib.rcParams), "importing changed matplotlib's se
 
 def test_importing_is_pure():
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", IMPORT_EVERYTHING, str(PACKAGE), *MODULES],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            IMPORT_EVERYTHING,
+            str(PACKAGE),
+            *MODULES,
+        ],
         capture_output=True,
         text=True,
     )

@@ -39,7 +39,9 @@ def png(figure) -> int:
 
 def named(figure, kind=object):
     """The diagram's artists that belong to a part."""
-    return [a for a in figure.axes[0].get_children() if a.get_gid() and isinstance(a, kind)]
+    return [
+        a for a in figure.axes[0].get_children() if a.get_gid() and isinstance(a, kind)
+    ]
 
 
 def colours(artist) -> set[tuple[float, ...]]:
@@ -61,9 +63,18 @@ def greyness(colour) -> float:
 @every_way
 def test_only_what_is_lit_is_in_colour(lit):
     figure = plots.architecture(lit)
-    on = set(plots.PARTS) if lit is None else {lit} if isinstance(lit, str) else set(lit)
+    on = (
+        set(plots.PARTS) if lit is None else {lit} if isinstance(lit, str) else set(lit)
+    )
     if "model" in on:
-        on |= {"embeddings", "attention", "multihead", "normalization", "mlp", "lm_head"}
+        on |= {
+            "embeddings",
+            "attention",
+            "multihead",
+            "normalization",
+            "mlp",
+            "lm_head",
+        }
     shown = named(figure)
     assert {artist.get_gid() for artist in shown} == set(plots.PARTS)
     for part, colour in plots.PARTS.items():
@@ -100,7 +111,9 @@ def test_nothing_but_colour_changes():
     here = [(a.get_gid(), a.get_window_extent().bounds) for a in named(whole, Patch)]
     there = [(a.get_gid(), a.get_window_extent().bounds) for a in named(part, Patch)]
     assert here == there
-    assert [a.get_text() for a in named(whole, Text)] == [a.get_text() for a in named(part, Text)]
+    assert [a.get_text() for a in named(whole, Text)] == [
+        a.get_text() for a in named(part, Text)
+    ]
 
 
 def test_the_residual_stream_is_one_straight_line():
@@ -111,10 +124,15 @@ def test_the_residual_stream_is_one_straight_line():
 
 def test_masked_cells_are_those_above_the_diagonal():
     figure = plots.architecture("attention")
-    cells = [p for p in named(figure, mpl.patches.Rectangle) if p.get_gid() == "attention"]
+    cells = [
+        p for p in named(figure, mpl.patches.Rectangle) if p.get_gid() == "attention"
+    ]
     masked = [p for p in cells if p.get_facecolor()[3] == 0]
     assert (len(cells), len(masked)) == (32, 6)
-    left, bottom = min(p.get_x() for p in cells[16:]), min(p.get_y() for p in cells[16:])
+    left, bottom = (
+        min(p.get_x() for p in cells[16:]),
+        min(p.get_y() for p in cells[16:]),
+    )
     for cell in masked:
         column = round((cell.get_x() - left) / 0.1)
         row = 3 - round((cell.get_y() - bottom) / 0.1)
@@ -122,7 +140,9 @@ def test_masked_cells_are_those_above_the_diagonal():
 
 
 def test_an_unknown_part_is_named_with_those_that_exist():
-    with pytest.raises(ValueError, match="no part 'head'; the parts are tokenization, embeddings"):
+    with pytest.raises(
+        ValueError, match="no part 'head'; the parts are tokenization, embeddings"
+    ):
         plots.architecture(lit=("mlp", "head"))
     assert plt.get_fignums() == []
 
@@ -173,7 +193,9 @@ def test_import_sets_nothing():
 
 def linear(colour):
     values = np.array(to_rgb(colour))
-    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+    return np.where(
+        values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4
+    )
 
 
 def in_the_dark(colour):
@@ -190,7 +212,11 @@ def contrast(one, other) -> float:
 
 def lab(rgb):
     """CIE L*a*b* of a linear RGB colour, under D65."""
-    to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    to_xyz = [
+        [0.4124, 0.3576, 0.1805],
+        [0.2126, 0.7152, 0.0722],
+        [0.0193, 0.1192, 0.9505],
+    ]
     xyz = np.array(to_xyz) @ np.clip(rgb, 0, 1) / (0.9505, 1, 1.089)
     x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
@@ -215,13 +241,22 @@ VISIONS = {
         [0.004733, 0.691367, 0.303900],
     ],
 }
-SERIES = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.VERMILLION, plots.PURPLE, plots.SKY)
+SERIES = (
+    plots.BLUE,
+    plots.ORANGE,
+    plots.GREEN,
+    plots.VERMILLION,
+    plots.PURPLE,
+    plots.SKY,
+)
 
 
 @pytest.mark.parametrize("vision", VISIONS)
 def test_series_differ_to_every_colour_vision(vision):
     for one, other in combinations(SERIES, 2):
-        seen = [lab(np.array(VISIONS[vision]) @ linear(colour)) for colour in (one, other)]
+        seen = [
+            lab(np.array(VISIONS[vision]) @ linear(colour)) for colour in (one, other)
+        ]
         # A just noticeable difference is about 2.3.
         assert np.linalg.norm(seen[0] - seen[1]) > 10, (one, other)
 
@@ -249,7 +284,9 @@ def test_weights_only_darken_and_signs_darken_both_ways():
 
 
 def test_tokens_are_tinted_with_the_same_palette():
-    tints = ["#{:02X}{:02X}{:02X}".format(*map(int, t.split(","))) for t in notebook._TINTS]
+    tints = [
+        "#{:02X}{:02X}{:02X}".format(*map(int, t.split(","))) for t in notebook._TINTS
+    ]
     assert sorted(tints) == sorted(SERIES)
 
 
@@ -260,11 +297,27 @@ NOISY = 1.2 + 4 * np.exp(-STEPS / 60) + 0.05 * np.sin(STEPS**2)
 
 
 def test_figures_are_small_files():
-    tokens = ["Once", " upon", " a", " time", " there", " was", " a", " fox", ".", " The", "\n"]
+    tokens = [
+        "Once",
+        " upon",
+        " a",
+        " time",
+        " there",
+        " was",
+        " a",
+        " fox",
+        ".",
+        " The",
+        "\n",
+    ]
     weights = torch.rand(11, 11).tril()
     charts = (
-        plots.loss_curves({"training": (STEPS, NOISY), "validation": (STEPS[::25], NOISY[::25])}),
-        plots.heatmap(weights, row_labels=tokens, col_labels=tokens, colour_label="weight"),
+        plots.loss_curves(
+            {"training": (STEPS, NOISY), "validation": (STEPS[::25], NOISY[::25])}
+        ),
+        plots.heatmap(
+            weights, row_labels=tokens, col_labels=tokens, colour_label="weight"
+        ),
         plots.heatmap(weights[:6, :6], decimals=2),
         plots.bars(tokens, np.linspace(1, 0.1, 11), x_label="probability"),
     )
@@ -281,7 +334,10 @@ def test_loss_curves_show_the_floor_and_the_gap():
     )
     assert ax.get_xlabel() == "optimizer step"
     assert ax.get_ylabel() == "loss (nats per token)"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["training", "validation"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "training",
+        "validation",
+    ]
     assert "floor 1.250, gap 0.250" in [text.get_text() for text in ax.texts]
     assert ax.get_ylim()[0] < 1.25
     training, validation, floor = ax.get_lines()
@@ -306,9 +362,15 @@ def test_the_floor_is_below_its_text_whatever_the_losses_do():
 def test_heatmaps_take_tensors_and_label_tokens():
     matrix = torch.eye(3, dtype=torch.bfloat16, requires_grad=True)
     tokens = ["Once", " upon", "\n$a$"]
-    ax = plots.heatmap(matrix, row_labels=tokens, col_labels=tokens, x_label="$t$", decimals=1)
+    ax = plots.heatmap(
+        matrix, row_labels=tokens, col_labels=tokens, x_label="$t$", decimals=1
+    )
     assert np.array_equal(ax.images[0].get_array(), np.eye(3))
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["Once", "·upon", "↵$a$"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "Once",
+        "·upon",
+        "↵$a$",
+    ]
     assert not ax.get_xticklabels()[0].get_parse_math()
     assert ax.images[0].get_clim() == (0, 1)
     assert [text.get_text() for text in ax.texts[:2]] == ["1.0", "0.0"]
@@ -333,7 +395,9 @@ def test_charts_draw_on_axes_that_are_given():
 
 
 def test_bars_are_in_order_and_highlighted():
-    ax = plots.bars([" a", "b"], torch.tensor([0.25, 0.5]), x_label="probability", highlight=["b"])
+    ax = plots.bars(
+        [" a", "b"], torch.tensor([0.25, 0.5]), x_label="probability", highlight=["b"]
+    )
     assert [label.get_text() for label in ax.get_yticklabels()] == ["·a", "b"]
     assert ax.yaxis_inverted()
     assert [bar.get_width() for bar in ax.patches] == [0.25, 0.5]
@@ -345,7 +409,10 @@ def test_bars_are_in_order_and_highlighted():
     ("draw", "message"),
     [
         (lambda: plots.loss_curves({}), "curves is empty"),
-        (lambda: plots.loss_curves({"a": ([1], [1, 2])}), r"'a' has steps of shape \(1,\)"),
+        (
+            lambda: plots.loss_curves({"a": ([1], [1, 2])}),
+            r"'a' has steps of shape \(1,\)",
+        ),
         (lambda: plots.loss_curves({"a": ([], [])}), "at least 1"),
         (lambda: plots.loss_curves({"a": ([1], [1])}, faint=["b"]), "no curve 'b'"),
         (lambda: plots.loss_curves({"a": ([1], [1])}, measure="b"), "no curve 'b'"),

@@ -87,14 +87,17 @@ def test_there_and_back_changes_nothing(settings, forth, back):
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "forth"), [("GPT-2", GPT2, to_gpt2), ("Llama", LLAMA, to_llama)]
+    ("name", "settings", "forth"),
+    [("GPT-2", GPT2, to_gpt2), ("Llama", LLAMA, to_llama)],
 )
 def test_our_weights_in_their_model_equal_our_model(name, settings, forth):
     """The way out; the way in, with gradients, is a rung of the whole model's ladder."""
     ours, theirs = build(torch.float32, **settings), hugging_face(name).eval()
     theirs.load_state_dict(forth(ours.state_dict()), strict=True)
     compare(
-        f"our weights in Hugging Face's {name}", theirs(random_ids()).logits, ours(random_ids())
+        f"our weights in Hugging Face's {name}",
+        theirs(random_ids()).logits,
+        ours(random_ids()),
     )
 
 
@@ -115,7 +118,9 @@ def test_fused_projections_by_hand():
 def test_the_published_file_is_understood():
     """Without a prefix, without a head, and with the causal mask among the weights."""
     ours = build(**GPT2).state_dict()
-    published = {name.removeprefix("transformer."): x for name, x in to_gpt2(ours).items()}
+    published = {
+        name.removeprefix("transformer."): x for name, x in to_gpt2(ours).items()
+    }
     del published["lm_head.weight"]
     for layer in range(SIZES["n_layers"]):
         published[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 9, 9).tril()
@@ -182,11 +187,15 @@ def spoilt(change) -> dict[str, torch.Tensor]:
             r"h\.1\.mlp\.c_fc\.weight has f = 10, but h\.0\.mlp\.c_fc\.weight has f = 17",
         ),
         (
-            lambda w: w.update({"transformer.h.0.attn.c_attn.weight": torch.ones(10, 31)}),
+            lambda w: w.update(
+                {"transformer.h.0.attn.c_attn.weight": torch.ones(10, 31)}
+            ),
             r"h\.0\.attn\.c_attn\.weight has shape \(10, 31\).*fit \[d \(n hk\), n = 3\]",
         ),
         (
-            lambda w: w.update({"transformer.h.0.attn.c_attn.weight": torch.ones(10, 33)}),
+            lambda w: w.update(
+                {"transformer.h.0.attn.c_attn.weight": torch.ones(10, 33)}
+            ),
             r"h\.1\.attn\.c_attn\.weight has hk = 10, but h\.0\.attn\.c_attn\.weight has hk = 11",
         ),
         (
@@ -218,15 +227,31 @@ def test_weights_that_do_not_fit_are_named(change, message):
 @pytest.mark.parametrize(
     ("convert", "settings", "message"),
     [
-        (to_gpt2, LLAMA, r"missing positions\.weight, .*; unexpected blocks\.0\.mlp\.gate\.weight"),
-        (to_gpt2, {**GPT2, "positions": "rotary", "head_dim": 4}, r"missing positions\.weight; "),
-        (to_gpt2, {**GPT2, "norm": "rms"}, r"missing blocks\.0\.attention_norm\.bias, "),
+        (
+            to_gpt2,
+            LLAMA,
+            r"missing positions\.weight, .*; unexpected blocks\.0\.mlp\.gate\.weight",
+        ),
+        (
+            to_gpt2,
+            {**GPT2, "positions": "rotary", "head_dim": 4},
+            r"missing positions\.weight; ",
+        ),
+        (
+            to_gpt2,
+            {**GPT2, "norm": "rms"},
+            r"missing blocks\.0\.attention_norm\.bias, ",
+        ),
         (
             to_gpt2,
             {**GPT2, "n_kv_heads": 1},
             r"key\.weight has hk = 5, but blocks\.0\.attention\.query\.weight has hk = 10",
         ),
-        (to_llama, GPT2, r"missing blocks\.0\.mlp\.gate\.weight, .*; unexpected blocks\.0\."),
+        (
+            to_llama,
+            GPT2,
+            r"missing blocks\.0\.mlp\.gate\.weight, .*; unexpected blocks\.0\.",
+        ),
         (
             to_llama,
             {**LLAMA, "qk_norm": True},
@@ -293,17 +318,41 @@ def test_llama_settings():
 @pytest.mark.parametrize(
     ("read", "settings", "message"),
     [
-        (gpt2_config, GPT2_SMALL | {"activation_function": "relu"}, r"activation_function='relu'"),
+        (
+            gpt2_config,
+            GPT2_SMALL | {"activation_function": "relu"},
+            r"activation_function='relu'",
+        ),
         (
             gpt2_config,
             GPT2_SMALL | {"layer_norm_epsilon": 1e-6},
             r"epsilon=1e-06 .* 1e-05",
         ),
-        (gpt2_config, {"n_embd": 768}, r"the settings lack 'vocab_size'; they hold n_embd"),
-        (llama_config, {}, r"rms_norm_eps=1e-06 asks for another model: GPT computes 1e-05"),
-        (llama_config, LLAMA_2 | {"attention_bias": True}, r"attention_bias=True asks for another"),
-        (llama_config, LLAMA_2 | {"rope_scaling": {"rope_type": "llama3"}}, r"rope_type='llama3'"),
-        (llama_config, LLAMA_2 | {"rope_scaling": {"type": "linear"}}, r"type='linear'"),
+        (
+            gpt2_config,
+            {"n_embd": 768},
+            r"the settings lack 'vocab_size'; they hold n_embd",
+        ),
+        (
+            llama_config,
+            {},
+            r"rms_norm_eps=1e-06 asks for another model: GPT computes 1e-05",
+        ),
+        (
+            llama_config,
+            LLAMA_2 | {"attention_bias": True},
+            r"attention_bias=True asks for another",
+        ),
+        (
+            llama_config,
+            LLAMA_2 | {"rope_scaling": {"rope_type": "llama3"}},
+            r"rope_type='llama3'",
+        ),
+        (
+            llama_config,
+            LLAMA_2 | {"rope_scaling": {"type": "linear"}},
+            r"type='linear'",
+        ),
     ],
 )
 def test_settings_that_ask_for_another_model_are_named(read, settings, message):

@@ -30,8 +30,14 @@ def checkout(tmp_path) -> Path:
 
 
 def set_up(folder: Path, **environment: str) -> subprocess.CompletedProcess:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
-    settings = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": UNREACHABLE, **environment}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("PIP_")
+    }
+    settings = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": UNREACHABLE,
+        **environment,
+    }
     return subprocess.run(
         ["sh", "tools/setup.sh"],
         cwd=folder,
@@ -67,7 +73,9 @@ def test_no_python(checkout):
 def test_old_python(checkout):
     bin_folder = path_without_python(checkout)
     old = bin_folder / "python3"
-    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.8.18" && exit 0\nexit 1\n')
+    old.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.8.18" && exit 0\nexit 1\n'
+    )
     old.chmod(0o755)
     said = only_line(set_up(checkout, PATH=str(bin_folder)))
     assert "python3 is Python 3.8.18" in said
@@ -101,7 +109,9 @@ def test_no_network_then_a_broken_environment(checkout):
 def test_make_help_names_every_target():
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
-    said = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True).stdout
+    said = subprocess.run(
+        ["make", "-s"], cwd=ROOT, capture_output=True, text=True
+    ).stdout
     assert {"book", "serve", "test", "execute", "repository", "help"} <= set(targets)
     for target in targets:
         assert f"make {target} " in said
@@ -115,8 +125,12 @@ def test_requirements_pin_every_direct_dependency_exactly():
     assert "torch==2.13.0" in pins
     names = {line.partition("==")[0].lower() for line in pins}
     pyproject = (ROOT / "pyproject.toml").read_text()
-    block = re.search(r"^dependencies = \[(.*?)^\]", pyproject, re.MULTILINE | re.DOTALL)[1]
-    assert {re.match(r"[\w-]+", line)[0] for line in re.findall(r'"([^"]+)"', block)} <= names
+    block = re.search(
+        r"^dependencies = \[(.*?)^\]", pyproject, re.MULTILINE | re.DOTALL
+    )[1]
+    assert {
+        re.match(r"[\w-]+", line)[0] for line in re.findall(r'"([^"]+)"', block)
+    } <= names
 
 
 # ------------------------------------------------------------------------------- make repository
@@ -149,7 +163,10 @@ def test_repository_sets_the_address_everywhere(tmp_path):
 @pytest.mark.parametrize("url", ["", "github.com/you/book", "https://x.org/a b"])
 def test_repository_refuses_what_is_no_address(url):
     done = subprocess.run(
-        [sys.executable, "tools/repository.py", url], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "tools/repository.py", url],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
     assert "is no address" in done.stderr
@@ -162,7 +179,11 @@ def write_notebook(path: Path, *sources: str) -> Path:
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(source) for source in sources],
         metadata={
-            "kernelspec": {"name": "foreign", "display_name": "Foreign", "language": "python"},
+            "kernelspec": {
+                "name": "foreign",
+                "display_name": "Foreign",
+                "language": "python",
+            },
             "language_info": {"name": "python", "version": "3.0.0"},
             "widgets": {"state": {}},
         },
@@ -201,10 +222,15 @@ def test_execute_stores_what_the_source_determines(tmp_path, monkeypatch):
 
 
 def test_execute_leaves_a_notebook_that_raises_as_it_was(tmp_path):
-    path = write_notebook(tmp_path / "bad.ipynb", "print(1)", "raise ValueError('seven')")
+    path = write_notebook(
+        tmp_path / "bad.ipynb", "print(1)", "raise ValueError('seven')"
+    )
     before = path.read_bytes()
     done = subprocess.run(
-        [sys.executable, "tools/execute.py", path], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "tools/execute.py", path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
     assert "ValueError: seven" in done.stdout

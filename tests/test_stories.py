@@ -17,12 +17,18 @@ def without_type_checks(*names):
     mine = [name for name in sys.modules if name.startswith("decoder_only.stories")]
     checked = {name: sys.modules.pop(name) for name in mine}
     finders = sys.meta_path[:]
-    sys.meta_path[:] = [f for f in finders if not type(f).__module__.startswith("jaxtyping")]
+    sys.meta_path[:] = [
+        f for f in finders if not type(f).__module__.startswith("jaxtyping")
+    ]
     try:
-        return [importlib.import_module(f"{decoder_only.__name__}.{name}") for name in names]
+        return [
+            importlib.import_module(f"{decoder_only.__name__}.{name}") for name in names
+        ]
     finally:
         sys.meta_path[:] = finders
-        for name in [name for name in sys.modules if name.startswith("decoder_only.stories")]:
+        for name in [
+            name for name in sys.modules if name.startswith("decoder_only.stories")
+        ]:
             del sys.modules[name]
         sys.modules.update(checked)
 
@@ -30,7 +36,12 @@ def without_type_checks(*names):
 stories, grammar = without_type_checks("stories", "stories.grammar")
 StoryLanguage, split_of = stories.StoryLanguage, stories.split_of
 Grammar, Lexicon, Draw = grammar.Grammar, grammar.Lexicon, grammar.Draw
-Reader, Writer, leads, tell = grammar.Reader, grammar.Writer, grammar.leads, grammar.tell
+Reader, Writer, leads, tell = (
+    grammar.Reader,
+    grammar.Writer,
+    grammar.leads,
+    grammar.tell,
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +62,9 @@ def drawn(language):
     ("seed", "n_characters", "exponent"),
     [(0, 1024, 1.0), (1, 64, 0.0), (2, 64, 2.0), (-3, 3000, 0.7)],
 )
-def test_reading_finds_the_probability_that_writing_recorded(seed, n_characters, exponent):
+def test_reading_finds_the_probability_that_writing_recorded(
+    seed, n_characters, exponent
+):
     language = StoryLanguage(seed=seed, n_characters=n_characters, exponent=exponent)
     rng = Random(seed)
     for _ in range(1000):
@@ -73,15 +86,21 @@ class Auditor(Writer):
         alternatives = list(choice.alternatives(memory))
         assert abs(math.fsum(share for _, share in alternatives) - 1) < 1e-12
         if not isinstance(choice, Draw):  # lexicons are looked at once, below
-            begun = sorted(text for body, _ in alternatives for text, _ in leads(body, memory))
+            begun = sorted(
+                text for body, _ in alternatives for text, _ in leads(body, memory)
+            )
             for first, second in pairwise(begun):
                 assert not second.startswith(first), f"{first!r} begins {second!r}"
         return super().choose(choice, weights, used, memory)
 
 
 @pytest.mark.parametrize(("seed", "exponent", "count"), [(0, 1.0, 60), (1, 0.0, 1000)])
-def test_at_each_choice_no_alternative_begins_another_and_all_add_up_to_one(seed, exponent, count):
-    language = StoryLanguage(seed=seed, n_characters=1024 if seed == 0 else 64, exponent=exponent)
+def test_at_each_choice_no_alternative_begins_another_and_all_add_up_to_one(
+    seed, exponent, count
+):
+    language = StoryLanguage(
+        seed=seed, n_characters=1024 if seed == 0 else 64, exponent=exponent
+    )
     rng, times = Random(7), {}
     for _ in range(count):
         tell(language.grammar.rules["story"], Auditor(rng.random, times), {})
@@ -132,7 +151,9 @@ def small_language():
     glad, sad = {"text": "glad"}, {"text": "sad"}
     people = [("Ann", glad), ("Bo", sad), ("Cy", glad)]
     lexicons = {
-        "people": Lexicon([{"text": name, "mood": mood} for name, mood in people], [5, 3, 2]),
+        "people": Lexicon(
+            [{"text": name, "mood": mood} for name, mood in people], [5, 3, 2]
+        ),
         "places": Lexicon([{"text": "Rome"}, {"text": "Oslo"}], [1, 3]),
     }
     return Grammar(SMALL, lexicons=lexicons, shorthand={"mood": ("hero", "mood")})
@@ -214,7 +235,9 @@ def retold(language, text):
     return "".join(writer.parts), writer.log_prob
 
 
-def test_each_corruption_of_a_character_is_rejected_or_is_another_story(language, drawn):
+def test_each_corruption_of_a_character_is_rejected_or_is_another_story(
+    language, drawn
+):
     rng, accepted, rejected = Random(5), 0, 0
     letters = "abcdefghijklmnopqrstuvwxyzABCXYZ .,!?\"'-\n"
     for story in drawn[:6]:
@@ -235,12 +258,16 @@ def test_each_corruption_of_a_character_is_rejected_or_is_another_story(language
                     assert retold(language, wrong) == (wrong, log_prob)
                 else:
                     rejected += 1
-                    if rejected % 50 == 0:  # listing what could have followed takes its time
+                    if (
+                        rejected % 50 == 0
+                    ):  # listing what could have followed takes its time
                         assert at <= language.explain(wrong).at <= len(wrong)
     assert rejected > 100 * accepted
 
 
-def test_an_explanation_points_at_the_character_and_says_what_could_follow(language, drawn):
+def test_an_explanation_points_at_the_character_and_says_what_could_follow(
+    language, drawn
+):
     rng = Random(9)
     for story in drawn[:60]:
         at = int(rng.random() * len(story.text))
@@ -341,7 +368,11 @@ def test_stories_are_plain_text_of_the_promised_length(language):
             if article in ("a", "A"):
                 assert word[0].lower() not in "aeio", (article, word, text)
             if article in ("an", "An"):
-                assert word[0].lower() in "aeiou" or word.startswith("hour"), (article, word, text)
+                assert word[0].lower() in "aeiou" or word.startswith("hour"), (
+                    article,
+                    word,
+                    text,
+                )
 
 
 # ------------------------------------------------------------------- the same stories everywhere
@@ -349,7 +380,9 @@ def test_stories_are_plain_text_of_the_promised_length(language):
 
 def test_the_first_stories_are_what_they_always_were(language):
     text = "\n".join(islice(language.stories(seed=0), 200))
-    text += "\n".join(islice(StoryLanguage(seed=1, n_characters=100).stories(seed=2), 50))
+    text += "\n".join(
+        islice(StoryLanguage(seed=1, n_characters=100).stories(seed=2), 50)
+    )
     assert zlib.crc32(text.encode()) == 239671104
 
 
@@ -398,11 +431,23 @@ def test_the_entropy_estimate_covers_the_floor_of_other_stories(language, drawn)
     [
         ({"seed": 1.5}, TypeError, "seed must be a whole number, got 1.5"),
         ({"seed": True}, TypeError, "seed must be a whole number, got True"),
-        ({"n_characters": "many"}, TypeError, "n_characters must be a whole number, got 'many'"),
-        ({"n_characters": 3}, ValueError, "n_characters must be from 64 to 16384, got 3"),
+        (
+            {"n_characters": "many"},
+            TypeError,
+            "n_characters must be a whole number, got 'many'",
+        ),
+        (
+            {"n_characters": 3},
+            ValueError,
+            "n_characters must be from 64 to 16384, got 3",
+        ),
         ({"n_characters": 10**6}, ValueError, "n_characters must be from 64 to 16384"),
         ({"exponent": -1}, ValueError, "exponent must be a number from 0 to 2, got -1"),
-        ({"exponent": math.nan}, ValueError, "exponent must be a number from 0 to 2, got nan"),
+        (
+            {"exponent": math.nan},
+            ValueError,
+            "exponent must be a number from 0 to 2, got nan",
+        ),
     ],
 )
 def test_sizes_that_no_world_can_have(options, error, message):
@@ -411,7 +456,9 @@ def test_sizes_that_no_world_can_have(options, error, message):
 
 
 def test_other_bad_input(language):
-    with pytest.raises(ValueError, match='split must be "train" or "validation", got \'test\''):
+    with pytest.raises(
+        ValueError, match='split must be "train" or "validation", got \'test\''
+    ):
         language.stories(split="test")
     with pytest.raises(TypeError, match="seed must be a whole number, got None"):
         language.stories(seed=None)

@@ -50,14 +50,17 @@ needs_shakespeare = pytest.mark.skipif(
 needs_gpt2 = pytest.mark.skipif(
     # the name under which tiktoken keeps GPT-2's vocab.bpe: the SHA-1 of its address
     not Path(
-        os.environ.get("TIKTOKEN_CACHE_DIR", ""), "6d1cbeee0f20b3d9449abfede4726ed8212e3aee"
+        os.environ.get("TIKTOKEN_CACHE_DIR", ""),
+        "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
     ).is_file(),
     reason="TIKTOKEN_CACHE_DIR names no folder with GPT-2's vocabulary",
 )
 
 
 def shakespeare() -> str:
-    return Path(os.environ["DECODER_ONLY_DATA"], "tinyshakespeare.txt").read_text(encoding="utf-8")
+    return Path(os.environ["DECODER_ONLY_DATA"], "tinyshakespeare.txt").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +90,28 @@ def unchecked():
 # Text that is likely to upset a tokenizer, and text of any characters at all.
 awkward = [
     *" \n\t\r\x0b\x1c\x85\xa0\u2028\u3000'’.-_1٣½一éßſ🙂\x00\u0301\ufdd0\U0010ffff",
-    *["the", " the", "The keeper's", "lamps", "'s", "'S", "'ll", "'re", " '", "   ", "\r\n", "12"],
+    *[
+        "the",
+        " the",
+        "The keeper's",
+        "lamps",
+        "'s",
+        "'S",
+        "'ll",
+        "'re",
+        " '",
+        "   ",
+        "\r\n",
+        "12",
+    ],
     *["👩‍👩‍👧", "नमस्ते", "カモメ", "a" * 40, END, "<|", "endoftext", "|>"],
 ]
 texts = st.one_of(
     st.text(max_size=60),
     st.lists(st.sampled_from(awkward), max_size=30).map("".join),
-    st.lists(st.one_of(st.sampled_from(awkward), st.text(max_size=3)), max_size=30).map("".join),
+    st.lists(st.one_of(st.sampled_from(awkward), st.text(max_size=3)), max_size=30).map(
+        "".join
+    ),
 )
 
 
@@ -104,7 +122,9 @@ texts = st.one_of(
 
 def naive_merges(word_counts, n_merges):
     """The definition: count every pair anew, merge the most frequent, start again."""
-    words = [([ord(token) for token in word], count) for word, count in word_counts.items()]
+    words = [
+        ([ord(token) for token in word], count) for word, count in word_counts.items()
+    ]
     merges = []
     while len(merges) < n_merges:
         counts = Counter()
@@ -115,7 +135,9 @@ def naive_merges(word_counts, n_merges):
             break
         best = min(counts, key=lambda pair: (-counts[pair], pair))
         merges.append(best)
-        words = [(naive_replace(ids, best, 255 + len(merges)), count) for ids, count in words]
+        words = [
+            (naive_replace(ids, best, 255 + len(merges)), count) for ids, count in words
+        ]
     return merges
 
 
@@ -129,9 +151,15 @@ def naive_replace(ids, pair, new):
 
 
 @given(
-    st.dictionaries(st.text("ab", min_size=1, max_size=12), st.integers(1, 5), max_size=6)
-    | st.dictionaries(st.text("abcd", min_size=1, max_size=40), st.integers(1, 3), max_size=8)
-    | st.dictionaries(st.text(st.characters(max_codepoint=255), max_size=8), st.integers(1, 9)),
+    st.dictionaries(
+        st.text("ab", min_size=1, max_size=12), st.integers(1, 5), max_size=6
+    )
+    | st.dictionaries(
+        st.text("abcd", min_size=1, max_size=40), st.integers(1, 3), max_size=8
+    )
+    | st.dictionaries(
+        st.text(st.characters(max_codepoint=255), max_size=8), st.integers(1, 9)
+    ),
     st.integers(0, 40),
 )
 @settings(max_examples=500)
@@ -142,10 +170,15 @@ def test_merges_equal_the_naive_reference(word_counts, n_merges):
 
 @given(st.lists(texts, max_size=6), st.integers(257, 300))
 def test_training_equals_the_naive_reference_from_text_to_merges(documents, vocab_size):
-    words = {spell(w): n for w, n in Counter(w for d in documents for w in pretokenize(d)).items()}
+    words = {
+        spell(w): n
+        for w, n in Counter(w for d in documents for w in pretokenize(d)).items()
+    }
     expected = naive_merges(words, vocab_size - 257)
     if not any(documents) or len(expected) < vocab_size - 257:
-        with pytest.raises(ValueError, match=r"no text to train on|this text fills only"):
+        with pytest.raises(
+            ValueError, match=r"no text to train on|this text fills only"
+        ):
             BytePairTokenizer.train(documents, vocab_size)
     else:
         assert BytePairTokenizer.train(documents, vocab_size).merges == expected
@@ -155,7 +188,12 @@ def test_by_hand():
     # ug occurs three times and h|ug twice. Then all counts are one, and the smallest ids come
     # first: a space is id 32, and b, id 98, is smaller than hug, id 257.
     tokenizer = BytePairTokenizer.train("hug hugs bug", 256 + 4 + 1)
-    assert [tokenizer.token_bytes(256 + i) for i in range(4)] == [b"ug", b"hug", b" b", b" hug"]
+    assert [tokenizer.token_bytes(256 + i) for i in range(4)] == [
+        b"ug",
+        b"hug",
+        b" b",
+        b" hug",
+    ]
     assert tokenizer.merges == [(117, 103), (104, 256), (32, 98), (32, 257)]
     assert tokenizer.special_tokens == {END: 260}
     assert tokenizer.vocab_size == 261
@@ -169,7 +207,11 @@ def test_overlapping_pairs_count_twice_and_merge_once():
 
 
 def test_ties_go_to_the_smallest_ids():
-    assert learn_merges({"cd": 2, "ab": 2, "ac": 2}, 3) == [(97, 98), (97, 99), (99, 100)]
+    assert learn_merges({"cd": 2, "ab": 2, "ac": 2}, 3) == [
+        (97, 98),
+        (97, 99),
+        (99, 100),
+    ]
 
 
 def test_order_of_documents_does_not_matter():
@@ -229,11 +271,15 @@ def assert_equal_to_hugging_face(our_class, text, vocab_size):
     byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     theirs.pre_tokenizer = byte_level
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=vocab_size - 1, initial_alphabet=byte_level.alphabet(), show_progress=False
+        vocab_size=vocab_size - 1,
+        initial_alphabet=byte_level.alphabet(),
+        show_progress=False,
     )
     theirs.train_from_iterator([text], trainer)
     ids = theirs.get_vocab()
-    expected = [(ids[x], ids[y]) for x, y in json.loads(theirs.to_str())["model"]["merges"]]
+    expected = [
+        (ids[x], ids[y]) for x, y in json.loads(theirs.to_str())["model"]["merges"]
+    ]
     ours = our_class.train(text, vocab_size, byte_order=GPT2_BYTE_ORDER)
     assert ours.merges == expected
     assert ours.encode(text) == theirs.encode(text).ids
@@ -241,8 +287,14 @@ def assert_equal_to_hugging_face(our_class, text, vocab_size):
 
 def test_ids_in_the_range_of_surrogates_are_ids_like_any_other(unchecked):
     # Tokens 0xD800 to 0xDFFF are, as Python characters, lone surrogates. That must not matter.
-    seconds = [*range(128, 256), *range(87), *b"abcdefgh"]  # the last eight give those 2048 ids
-    tokenizer = unchecked.BytePairTokenizer([(x, y) for y in seconds for x in range(256)])
+    seconds = [
+        *range(128, 256),
+        *range(87),
+        *b"abcdefgh",
+    ]  # the last eight give those 2048 ids
+    tokenizer = unchecked.BytePairTokenizer(
+        [(x, y) for y in seconds for x in range(256)]
+    )
     text = "a headache had faded"
     ids = tokenizer.encode(text)
     assert sum(0xD800 <= id < 0xE000 for id in ids) == 7
@@ -257,13 +309,29 @@ def test_ids_in_the_range_of_surrogates_are_ids_like_any_other(unchecked):
 
 def test_words_by_hand():
     text = "She'll pay  $12.50,\n\nisn't it? "
-    expected = ["She", "'ll", " pay", " ", " $", "12", ".", "50", ",", "\n", "\n", "isn", "'t"]
+    expected = [
+        "She",
+        "'ll",
+        " pay",
+        " ",
+        " $",
+        "12",
+        ".",
+        "50",
+        ",",
+        "\n",
+        "\n",
+        "isn",
+        "'t",
+    ]
     assert list(pretokenize(text)) == [*expected, " it", "?", " "]
 
 
 @given(texts)
 def test_words_are_those_of_gpt2s_original_pattern(text):
-    original = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+    original = (
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+    )
     stand_in = tokenization._as_tiktoken_reads(text)
     ours = [len(word) for word in pretokenize(text)]
     assert ours == [len(word) for word in regex.findall(original, stand_in)]
@@ -284,7 +352,9 @@ def test_a_pattern_that_leaves_text_out_is_refused():
 
 
 def test_without_a_pattern_words_glue_together():
-    glued = BytePairTokenizer.train("a dog, a dog, a dog, a dog", 264, pattern=r"(?s).+")
+    glued = BytePairTokenizer.train(
+        "a dog, a dog, a dog, a dog", 264, pattern=r"(?s).+"
+    )
     assert b", a dog" in [glued.token_bytes(id) for id in range(256, 263)]
     assert glued.decode(glued.encode("a dog, a cat\n")) == "a dog, a cat\n"
 
@@ -329,14 +399,25 @@ def test_encoding_equals_gpt2(gpt2, text):
 @needs_gpt2
 def test_gpt2(gpt2):
     theirs = tiktoken.get_encoding("gpt2")
-    assert gpt2.encode("Bobby likes blackberries.") == [33, 11369, 7832, 2042, 20853, 13]
+    assert gpt2.encode("Bobby likes blackberries.") == [
+        33,
+        11369,
+        7832,
+        2042,
+        20853,
+        13,
+    ]
     assert gpt2.vocab_size == 50257
     assert gpt2.special_tokens == {END: 50256}
     assert len(gpt2.merges) == 50000
     # The first lines of GPT-2's file of merges: " t", " a", "he", "in", "re".
-    first = [gpt2.token_bytes(x) + b"|" + gpt2.token_bytes(y) for x, y in gpt2.merges[:5]]
+    first = [
+        gpt2.token_bytes(x) + b"|" + gpt2.token_bytes(y) for x, y in gpt2.merges[:5]
+    ]
     assert first == [b" |t", b" |a", b"h|e", b"i|n", b"r|e"]
-    assert [gpt2.token_bytes(i) for i in range(50257)] == theirs.decode_tokens_bytes(range(50257))
+    assert [gpt2.token_bytes(i) for i in range(50257)] == theirs.decode_tokens_bytes(
+        range(50257)
+    )
     assert gpt2.encode(SAMPLE * 20) == gpt2.encode_batch([SAMPLE * 20])[0]
 
 
@@ -355,7 +436,9 @@ def test_gpt2_neither_found_nor_fetched(monkeypatch, tmp_path):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(requests, "get", no_network)
     monkeypatch.delitem(tiktoken.registry.ENCODINGS, "gpt2", raising=False)
-    with pytest.raises(FileNotFoundError, match=r"TIKTOKEN_CACHE_DIR .*BytePairTokenizer\.train"):
+    with pytest.raises(
+        FileNotFoundError, match=r"TIKTOKEN_CACHE_DIR .*BytePairTokenizer\.train"
+    ):
         gpt2_tokenizer()
 
 
@@ -400,7 +483,9 @@ def test_every_byte_alone(tokenizer):
 @given(st.lists(texts, max_size=5))
 def test_bulk_encoding_equals_encoding(documents):
     tokenizer = BytePairTokenizer(learn_merges({spell(SAMPLE): 1}, 100))
-    assert tokenizer.encode_batch(documents) == [tokenizer.encode(text) for text in documents]
+    assert tokenizer.encode_batch(documents) == [
+        tokenizer.encode(text) for text in documents
+    ]
     assert tokenizer.encode_batch(iter(documents), "all", num_threads=1) == [
         tokenizer.encode(text, "all") for text in documents
     ]
@@ -425,12 +510,17 @@ def test_ids_that_are_returned_belong_to_the_caller(tokenizer):
 
 
 def test_one_word_being_merged(tokenizer):
-    steps = [[tokenizer.token_str(id) for id in ids] for ids in tokenizer.merge_steps(" keeper")]
+    steps = [
+        [tokenizer.token_str(id) for id in ids]
+        for ids in tokenizer.merge_steps(" keeper")
+    ]
     assert steps[0] == [" ", "k", "e", "e", "p", "e", "r"]
     assert all("".join(step) == " keeper" for step in steps)
     assert all(len(after) < len(before) for before, after in pairwise(steps))
     assert list(tokenizer.merge_steps(" keeper"))[-1] == tokenizer.encode(" keeper")
-    with pytest.raises(ValueError, match=r"takes one word, but 'two words' .* \['two', ' words'\]"):
+    with pytest.raises(
+        ValueError, match=r"takes one word, but 'two words' .* \['two', ' words'\]"
+    ):
         list(tokenizer.merge_steps("two words"))
     with pytest.raises(ValueError, match="takes one word, but ''"):
         list(tokenizer.merge_steps(""))
@@ -454,13 +544,19 @@ def test_special_tokens_are_text_unless_allowed(tokenizer):
     assert tokenizer.decode(expected) == text
 
 
-@given(st.lists(st.sampled_from(["<a>", "<b>", "b>", "<", "a", "  ", "\n", "x"])).map("".join))
+@given(
+    st.lists(st.sampled_from(["<a>", "<b>", "b>", "<", "a", "  ", "\n", "x"])).map(
+        "".join
+    )
+)
 def test_special_tokens_equal_tiktoken(text):
     tokenizer = BytePairTokenizer([(97, 98)], special_tokens=["<b>", "<a>", "b>"])
     theirs = tokenizer.to_tiktoken()
     for allowed in (set(), {"<a>"}, {"b>"}, {"<a>", "b>"}, {"<a>", "<b>", "b>"}):
         ids = tokenizer.encode(text, allowed)
-        assert ids == theirs.encode(text, allowed_special=allowed, disallowed_special=())
+        assert ids == theirs.encode(
+            text, allowed_special=allowed, disallowed_special=()
+        )
         assert tokenizer.decode(ids) == text
 
 
@@ -508,7 +604,9 @@ def test_tokens_in_printable_form():
     assert tokenizer.token_str(10) == r"\n"
     assert tokenizer.token_str(0xC3) == r"\xc3"
     assert tokenizer.token_str(258) == END
-    assert all(tokenizer.token_str(id).isprintable() for id in range(tokenizer.vocab_size))
+    assert all(
+        tokenizer.token_str(id).isprintable() for id in range(tokenizer.vocab_size)
+    )
 
 
 @pytest.mark.parametrize(
@@ -524,8 +622,16 @@ def test_tokens_in_printable_form():
         (torch.tensor([1.0, 2.0]), TypeError, r"ids\[0\] is 1.0, a float"),
         (torch.tensor([True]), TypeError, r"ids\[0\] is True, a bool"),
         ([np.bool_(True)], TypeError, r"ids\[0\] is True, a bool"),
-        (torch.tensor([[1, 2], [3, 4]]), TypeError, r"is \[1, 2\], a list; .* row by row"),
-        (torch.tensor(5), TypeError, r"must be a sequence of integers, not tensor\(5\)"),
+        (
+            torch.tensor([[1, 2], [3, 4]]),
+            TypeError,
+            r"is \[1, 2\], a list; .* row by row",
+        ),
+        (
+            torch.tensor(5),
+            TypeError,
+            r"must be a sequence of integers, not tensor\(5\)",
+        ),
         (5, TypeError, "must be a sequence of integers, not 5"),
         ("lamp", TypeError, "must be a sequence of integers, not 'lamp'"),
         (b"lamp", TypeError, "must be a sequence of integers, not b'lamp'"),
@@ -561,11 +667,23 @@ def test_no_text(text):
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        (b"bytes", TypeError, r"must be a str or an iterable of str, got b'bytes', a bytes"),
+        (
+            b"bytes",
+            TypeError,
+            r"must be a str or an iterable of str, got b'bytes', a bytes",
+        ),
         (5, TypeError, "must be a str or an iterable of str, got 5, a int"),
-        (["fine", b"bytes"], TypeError, "document 1 must be a str, got b'bytes', a bytes"),
+        (
+            ["fine", b"bytes"],
+            TypeError,
+            "document 1 must be a str, got b'bytes', a bytes",
+        ),
         (["fine", None], TypeError, "document 1 must be a str, got None"),
-        ("a\ud800", ValueError, r"the text has a lone surrogate, U\+D800, at character 1"),
+        (
+            "a\ud800",
+            ValueError,
+            r"the text has a lone surrogate, U\+D800, at character 1",
+        ),
         (["fine", "\udfff"], ValueError, r"document 1 has a lone surrogate, U\+DFFF"),
     ],
 )
@@ -592,7 +710,11 @@ def test_encode_takes_a_string(unchecked, text):
 @pytest.mark.parametrize(
     ("vocab_size", "error", "message"),
     [
-        (256, ValueError, "vocab_size is 256, but the 256 bytes and 1 special tokens .* need 257"),
+        (
+            256,
+            ValueError,
+            "vocab_size is 256, but the 256 bytes and 1 special tokens .* need 257",
+        ),
         (0, ValueError, "need 257"),
         (-5, ValueError, "vocab_size is -5"),
         (2**21, ValueError, "the largest possible is 1114112"),
@@ -650,7 +772,11 @@ def test_special_tokens_that_cannot_be(unchecked, special_tokens, error, message
 @pytest.mark.parametrize(
     ("allowed", "error", "message"),
     [
-        ({"<unknown>"}, ValueError, r"names \['<unknown>'\], but the special tokens here are"),
+        (
+            {"<unknown>"},
+            ValueError,
+            r"names \['<unknown>'\], but the special tokens here are",
+        ),
         ("none", TypeError, "must be 'all' or a set, got 'none'"),
         (END, TypeError, "must be 'all' or a set"),
     ],
@@ -669,7 +795,10 @@ def test_allowed_special_tokens_that_cannot_be(tokenizer, allowed, error, messag
         ([(97, 98), (-1, 97)], "merge 1 joins the ids -1 and 97"),
         ([(97, 98), (97, 98)], "earlier merges leave 1 tokens of b'ab', not two"),
         # "abc" is always split as ab|c, since (a, b) comes first.
-        ([(97, 98), (98, 99), (97, 257)], r"joins the ids 97 and 257 into b'abc', but earlier"),
+        (
+            [(97, 98), (98, 99), (97, 257)],
+            r"joins the ids 97 and 257 into b'abc', but earlier",
+        ),
         # "aaa" is always split as aa|a.
         ([(97, 97), (97, 256)], "joins the ids 97 and 256 into b'aaa', but earlier"),
     ],
@@ -696,7 +825,14 @@ def test_save_and_load(tmp_path):
     )
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = BytePairTokenizer.load(tmp_path / "tokenizer.json")
-    for name in ("pattern", "byte_order", "special_tokens", "merges", "vocab_size", "fingerprint"):
+    for name in (
+        "pattern",
+        "byte_order",
+        "special_tokens",
+        "merges",
+        "vocab_size",
+        "fingerprint",
+    ):
         assert getattr(loaded, name) == getattr(tokenizer, name)
     assert loaded == tokenizer
     assert hash(loaded) == hash(tokenizer)
@@ -730,12 +866,17 @@ def test_a_file_that_is_cut_short(saved):
     content = saved.read_bytes()
     for length in (0, 1, len(content) // 2, len(content) - 1):
         saved.write_bytes(content[:length])
-        with pytest.raises(ValueError, match=r"tokenizer\.json is not a tokenizer file, or a dama"):
+        with pytest.raises(
+            ValueError, match=r"tokenizer\.json is not a tokenizer file, or a dama"
+        ):
             BytePairTokenizer.load(saved)
 
 
 def test_a_file_with_a_flipped_bit(unchecked, saved):
-    content, original = bytearray(saved.read_bytes()), unchecked.BytePairTokenizer.load(saved)
+    content, original = (
+        bytearray(saved.read_bytes()),
+        unchecked.BytePairTokenizer.load(saved),
+    )
     random_bits, messages = random.Random(0), []
     for position in range(len(content)):
         bit = 1 << random_bits.randrange(8)
@@ -757,10 +898,22 @@ def test_a_file_with_a_flipped_bit(unchecked, saved):
     [
         ("hello", "is not a tokenizer file"),
         ("\xff\xfe", "is not a tokenizer file"),
-        ("[]", "is not a tokenizer file: it does not say 'decoder-only byte-pair tokenizer'"),
-        ('{"model": {"type": "BPE"}}', "is not a tokenizer file: it does not say 'decoder-only"),
-        (f'{{"format": "{FORMAT}", "version": 2}}', "has version 2 of .* reads version 1"),
-        (f'{{"format": "{FORMAT}", "version": 1}}', "is a damaged tokenizer file: 'merges'"),
+        (
+            "[]",
+            "is not a tokenizer file: it does not say 'decoder-only byte-pair tokenizer'",
+        ),
+        (
+            '{"model": {"type": "BPE"}}',
+            "is not a tokenizer file: it does not say 'decoder-only",
+        ),
+        (
+            f'{{"format": "{FORMAT}", "version": 2}}',
+            "has version 2 of .* reads version 1",
+        ),
+        (
+            f'{{"format": "{FORMAT}", "version": 1}}',
+            "is a damaged tokenizer file: 'merges'",
+        ),
     ],
 )
 def test_a_foreign_file(tmp_path, content, message):
@@ -797,7 +950,9 @@ def test_a_file_that_was_edited(unchecked, saved, field, value, message):
 
 
 def test_files_that_are_not_there(tmp_path, tokenizer):
-    with pytest.raises(FileNotFoundError, match=r"there is no tokenizer file .*absent\.json"):
+    with pytest.raises(
+        FileNotFoundError, match=r"there is no tokenizer file .*absent\.json"
+    ):
         BytePairTokenizer.load(tmp_path / "absent.json")
     with pytest.raises(FileNotFoundError, match="there is no tokenizer file"):
         BytePairTokenizer.load(tmp_path)

@@ -16,12 +16,22 @@ from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import Evaluation, TrainConfig, evaluate, train, train_step
 
 TOKENIZER = BytePairTokenizer([])
-TEXT = text_corpus("the cat sat on the mat, and the dog sat on the cat. " * 8, TOKENIZER)
-HELD_OUT = document_corpus(["the dog sat on the mat.", "the cat."], TOKENIZER, nats=12.5)
+TEXT = text_corpus(
+    "the cat sat on the mat, and the dog sat on the cat. " * 8, TOKENIZER
+)
+HELD_OUT = document_corpus(
+    ["the dog sat on the mat.", "the cat."], TOKENIZER, nats=12.5
+)
 
 
 def tiny(**changes) -> GPT:
-    shape = {"vocab_size": 257, "context_length": 16, "d_model": 16, "n_layers": 1, "n_heads": 2}
+    shape = {
+        "vocab_size": 257,
+        "context_length": 16,
+        "d_model": 16,
+        "n_layers": 1,
+        "n_heads": 2,
+    }
     config = GPTConfig(**{**shape, "positions": "rotary", "norm": "rms", **changes})
     return GPT(config, generator=torch.Generator().manual_seed(0))
 
@@ -31,7 +41,9 @@ def brief(**changes) -> TrainConfig:
     return TrainConfig(**{**shape, **changes})
 
 
-def a_batch(seed: int = 0, shape: tuple[int, int] = (4, 16)) -> tuple[torch.Tensor, torch.Tensor]:
+def a_batch(
+    seed: int = 0, shape: tuple[int, int] = (4, 16)
+) -> tuple[torch.Tensor, torch.Tensor]:
     ids = torch.randint(
         257, (shape[0], shape[1] + 1), generator=torch.Generator().manual_seed(seed)
     )
@@ -138,7 +150,10 @@ def test_a_step_trains_with_dropout_on():
 
 
 @settings(max_examples=20)
-@given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8), st.integers(1, 5))
+@given(
+    st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8),
+    st.integers(1, 5),
+)
 def test_evaluation_is_the_models_surprise_at_every_token(texts, batch_size):
     model = tiny(context_length=128)
     for text in texts:
@@ -199,7 +214,9 @@ def test_looking_more_often_changes_nothing():
 
 
 def test_the_history_tells_the_rate_of_each_step():
-    history = train(tiny(), TEXT, None, brief(steps=4, warmup_steps=2, learning_rate=0.5))
+    history = train(
+        tiny(), TEXT, None, brief(steps=4, warmup_steps=2, learning_rate=0.5)
+    )
     assert history.learning_rates == pytest.approx([0.25, 0.5, 0.5, 0.25])
     assert len(history.losses) == 4
     assert history.seconds > 0
@@ -207,9 +224,13 @@ def test_the_history_tells_the_rate_of_each_step():
 
 def test_a_run_leaves_its_log_and_its_weights(tmp_path):
     model, config = tiny(), brief(evaluate_every=5, log_every=3)
-    run = checkpoint.create_run(tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER)
+    run = checkpoint.create_run(
+        tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER
+    )
     history = train(model, TEXT, HELD_OUT, config, run=run)
-    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    records = [
+        json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()
+    ]
     steps = [record for record in records if "loss" in record]
     assert [record["loss"] for record in steps] == history.losses
     assert [record["step"] for record in steps] == list(range(1, 13))
@@ -225,7 +246,9 @@ def test_a_run_leaves_its_log_and_its_weights(tmp_path):
 
 def test_a_run_that_diverges_stops_and_keeps_the_last_good_weights(tmp_path):
     model = tiny()
-    run = checkpoint.create_run(tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER)
+    run = checkpoint.create_run(
+        tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER
+    )
     config = brief(steps=9, evaluate_every=3, log_every=2, max_gradient_norm=None)
     calls = []
 
@@ -234,7 +257,9 @@ def test_a_run_that_diverges_stops_and_keeps_the_last_good_weights(tmp_path):
         return logits * (math.nan if module.training and len(calls) > 6 else 1)
 
     model.register_forward_hook(spoil)
-    with pytest.raises(FloatingPointError, match=r"the loss is nan at step \d: .*learning_rate"):
+    with pytest.raises(
+        FloatingPointError, match=r"the loss is nan at step \d: .*learning_rate"
+    ):
         train(model, TEXT, HELD_OUT, config, run=run)
     found = checkpoint.load(run)
     assert found.step == 3

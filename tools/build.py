@@ -11,9 +11,23 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def build(output: Path = ROOT) -> str | None:
     """Builds into ``output/_build/html``; returns nothing, or what Sphinx complained of."""
-    jupyter_book = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
+    jupyter_book = [
+        sys.executable,
+        "-c",
+        "from jupyter_book.cli.main import main; main()",
+    ]
     done = subprocess.run(
-        [*jupyter_book, "build", ROOT, "-W", "-n", "--keep-going", "-q", "--path-output", output],
+        [
+            *jupyter_book,
+            "build",
+            ROOT,
+            "-W",
+            "-n",
+            "--keep-going",
+            "-q",
+            "--path-output",
+            output,
+        ],
         capture_output=True,
         text=True,
     )
@@ -29,4 +43,6 @@ if __name__ == "__main__":
     complaints = build()
     if complaints:
         print(complaints, file=sys.stderr)
-        sys.exit("decoder-only: the book was not built; what Sphinx complained of stands above.")
+        sys.exit(
+            "decoder-only: the book was not built; what Sphinx complained of stands above."
+        )

@@ -59,7 +59,13 @@ def kernel_manager():
     class OwnKernelManager(AsyncKernelManager):
         @property
         def kernel_spec(self):
-            command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+            command = [
+                sys.executable,
+                "-m",
+                "ipykernel_launcher",
+                "-f",
+                "{connection_file}",
+            ]
             return KernelSpec(argv=[*command, "--log-level=ERROR"], language="python")
 
     return OwnKernelManager
@@ -67,15 +73,24 @@ def kernel_manager():
 
 def normalise(notebook) -> None:
     """Leaves in the notebook only what its source determines."""
-    notebook.metadata = {"kernelspec": dict(KERNELSPEC), "language_info": dict(LANGUAGE)}
+    notebook.metadata = {
+        "kernelspec": dict(KERNELSPEC),
+        "language_info": dict(LANGUAGE),
+    }
     for cell in notebook.cells:
-        cell.metadata = {k: v for k, v in cell.metadata.items() if k in KEPT_CELL_METADATA}
+        cell.metadata = {
+            k: v for k, v in cell.metadata.items() if k in KEPT_CELL_METADATA
+        }
         if cell.cell_type != "code":
             continue
         outputs = []
         for output in cell.outputs:
             last = outputs[-1] if outputs else None
-            if output.output_type == "stream" and last and last.get("name") == output.name:
+            if (
+                output.output_type == "stream"
+                and last
+                and last.get("name") == output.name
+            ):
                 last.text += output.text
             else:
                 outputs.append(output)
@@ -99,7 +114,11 @@ def execute(path: Path) -> tuple[float, str | None]:
     """Runs one notebook and stores it. Returns the seconds, and what went wrong, if anything."""
     import nbformat
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from nbclient.exceptions import (
+        CellExecutionError,
+        CellTimeoutError,
+        DeadKernelError,
+    )
 
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
@@ -112,10 +131,15 @@ def execute(path: Path) -> tuple[float, str | None]:
     started = time.perf_counter()
     try:
         client.execute(
-            env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            }
         )
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        return time.perf_counter() - started, re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
+        return time.perf_counter() - started, re.sub(
+            r"\x1b\[[0-9;]*m", "", str(error)
+        ).strip()
     seconds = time.perf_counter() - started
     normalise(notebook)
     store(notebook, path)
@@ -124,7 +148,9 @@ def execute(path: Path) -> tuple[float, str | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", help="chapter numbers or paths; all by default")
+    parser.add_argument(
+        "names", nargs="*", help="chapter numbers or paths; all by default"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="notebooks at a time (2)")
     arguments = parser.parse_args()
     paths = notebooks(arguments.names)
@@ -136,7 +162,9 @@ def main() -> None:
             seconds, problem = future.result()
             if problem:
                 failed += 1
-                print(f"{path.name}: failed after {seconds:.1f} s, left as it was\n{problem}\n")
+                print(
+                    f"{path.name}: failed after {seconds:.1f} s, left as it was\n{problem}\n"
+                )
             else:
                 print(f"{path.name}: {seconds:.1f} s", flush=True)
     if failed:

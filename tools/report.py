@@ -10,7 +10,11 @@ EXEMPT = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
 
 
 def code_cells(path: Path) -> list:
-    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    return [
+        cell
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "code"
+    ]
 
 
 def exempt(cell) -> bool:
@@ -29,7 +33,9 @@ def shares(paths: list[Path]) -> list[tuple[str, int, int]]:
 
 def line(name: str, cells: int, strict: int) -> str:
     share = f"({strict / max(cells, 1):.1%})"
-    return f"{name:<20} {strict:>4} of {cells:>4} code cells are compared strictly {share}"
+    return (
+        f"{name:<20} {strict:>4} of {cells:>4} code cells are compared strictly {share}"
+    )
 
 
 def main() -> None:

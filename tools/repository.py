@@ -32,7 +32,9 @@ def set_address(new: str, root: Path = ROOT) -> list[str]:
     """Replaces the old address by the new one; returns the files that changed."""
     old = first_cell.repository_url(root)
     old_forms, new_forms = derived(old), derived(new)
-    if len(new_forms) < len(old_forms):  # not on GitHub: links to Colab and Pages stay as they are
+    if len(new_forms) < len(
+        old_forms
+    ):  # not on GitHub: links to Colab and Pages stay as they are
         old_forms = [old]
     changed = []
     files = [root / "_config.yml", root / "README.md", root / "pyproject.toml"]
@@ -47,7 +49,9 @@ def set_address(new: str, root: Path = ROOT) -> list[str]:
         replaced = text
         for before, after in zip(old_forms, new_forms[-len(old_forms) :], strict=True):
             # Not within a longer name: decoder-only is not decoder-only-2.
-            replaced = re.sub(re.escape(before) + r"(?![\w-])", lambda _, to=after: to, replaced)
+            replaced = re.sub(
+                re.escape(before) + r"(?![\w-])", lambda _, to=after: to, replaced
+            )
         if replaced != text:
             path.write_text(replaced, encoding="utf-8")
             changed.append(path.relative_to(root).as_posix())
@@ -55,7 +59,11 @@ def set_address(new: str, root: Path = ROOT) -> list[str]:
 
 
 def main() -> None:
-    url = sys.argv[1].strip().removesuffix("/").removesuffix(".git") if len(sys.argv) == 2 else ""
+    url = (
+        sys.argv[1].strip().removesuffix("/").removesuffix(".git")
+        if len(sys.argv) == 2
+        else ""
+    )
     if not re.fullmatch(r"(https?|file)://[^\s\"'\\]+", url):
         sys.exit(
             f"decoder-only: {url!r} is no address; for example "

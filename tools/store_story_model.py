@@ -1,10 +1,10 @@
 """Stores a trained run as the model that the package brings along.
 
-    decoder-only train --out runs/story-model
+    decoder-only train --steps 1600 --evaluate-every 200 --out runs/story-model
     python tools/store_story_model.py runs/story-model
 
-The first command is the default training: language, tokenizer, settings and seed are its defaults,
-and config.json, which is stored too, repeats them. The weights are rounded to bfloat16.
+The first command is the default training, a little longer; config.json, which is stored too, repeats
+all settings and the seed. The weights are rounded to bfloat16.
 """
 
 import sys
@@ -28,7 +28,9 @@ def main() -> None:
     checkpoint.save(STORE, run.model.to(torch.bfloat16), step=run.step)
     stored = load_story_model()
     size = sum(path.stat().st_size for path in STORE.glob("*.*"))
-    print(f"{stored.model.count_parameters():,} parameters, step {stored.step}, {size:,} bytes")
+    print(
+        f"{stored.model.count_parameters():,} parameters, step {stored.step}, {size:,} bytes"
+    )
 
 
 if __name__ == "__main__":

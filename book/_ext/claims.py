@@ -45,7 +45,9 @@ SOURCES = {
 def verdict(argument: str) -> str:
     chosen = " ".join(argument.lower().split())
     if chosen not in VERDICTS:
-        raise ValueError(f"{argument!r} is not a verdict; use one of: " + "; ".join(VERDICTS))
+        raise ValueError(
+            f"{argument!r} is not a verdict; use one of: " + "; ".join(VERDICTS)
+        )
     return chosen
 
 
@@ -53,7 +55,9 @@ def sources(argument: str) -> list[str]:
     letters = argument.replace(",", " ").split()
     unknown = [letter for letter in letters if letter not in SOURCES]
     if unknown or not letters:
-        raise ValueError(f"{argument!r} names no source; use letters of {' '.join(SOURCES)}")
+        raise ValueError(
+            f"{argument!r} names no source; use letters of {' '.join(SOURCES)}"
+        )
     return letters
 
 
@@ -79,25 +83,41 @@ class Claim(SphinxDirective):
             raise self.error(f"claim without {', '.join(missing)}: {self.arguments[0]}")
         self.assert_has_content()
 
-        row, letters, result = (self.options[name] for name in ("row", "source", "verdict"))
+        row, letters, result = (
+            self.options[name] for name in ("row", "source", "verdict")
+        )
         known = self.env.claims.setdefault(self.env.docname, [])
         repeated = sum(claim["row"] == row for claim in known)
         name = f"claim-{row}" + (f"-{repeated + 1}" if repeated else "")
         for docname, others in self.env.claims.items():
-            if docname != self.env.docname and any(claim["id"] == name for claim in others):
+            if docname != self.env.docname and any(
+                claim["id"] == name for claim in others
+            ):
                 raise self.error(f"row {row} is already on trial in {docname}")
         title, messages = self.state.inline_text(self.arguments[0], self.lineno)
 
-        box = nodes.admonition(classes=["claim", f"claim-{VERDICTS[result]}"], ids=[name])
+        box = nodes.admonition(
+            classes=["claim", f"claim-{VERDICTS[result]}"], ids=[name]
+        )
         box["names"].append(name)
         self.state.document.note_explicit_target(box)
-        heading = nodes.title("", "", nodes.inline("", "", *title, classes=["claim-text"]))
+        heading = nodes.title(
+            "", "", nodes.inline("", "", *title, classes=["claim-text"])
+        )
         heading += chip(result)
         box += heading
         box += nodes.paragraph("", "", *self.said_by(letters), classes=["claim-source"])
         self.state.nested_parse(self.content, self.content_offset, box)
 
-        known.append({"row": row, "source": letters, "verdict": result, "id": name, "title": title})
+        known.append(
+            {
+                "row": row,
+                "source": letters,
+                "verdict": result,
+                "id": name,
+                "title": title,
+            }
+        )
         return [box, *messages]
 
     def said_by(self, letters: list[str]) -> list[nodes.Node]:
@@ -105,7 +125,9 @@ class Claim(SphinxDirective):
         said: list[nodes.Node] = [nodes.Text("Claimed in ")]
         for position, letter in enumerate(letters):
             if position:
-                said.append(nodes.Text(" and " if position == len(letters) - 1 else ", "))
+                said.append(
+                    nodes.Text(" and " if position == len(letters) - 1 else ", ")
+                )
             link, _ = self.state.inline_text(
                 f"{{ref}}`{SOURCES[letter]} <source-{letter.lower()}>`", self.lineno
             )
@@ -122,7 +144,9 @@ class Claims(SphinxDirective):
 
 
 def chip(result: str) -> nodes.inline:
-    return nodes.inline("", result.capitalize(), classes=["verdict", f"verdict-{VERDICTS[result]}"])
+    return nodes.inline(
+        "", result.capitalize(), classes=["verdict", f"verdict-{VERDICTS[result]}"]
+    )
 
 
 def summary(claims: list[dict]) -> nodes.paragraph:
@@ -130,17 +154,23 @@ def summary(claims: list[dict]) -> nodes.paragraph:
     counts = Counter(claim["verdict"] for claim in claims)
     parts = [f"{counts[result]} {result}" for result in VERDICTS if counts[result]]
     number = f"{len(claims)} claim" + ("s" if len(claims) != 1 else "")
-    return nodes.paragraph("", f"{number} so far: {'; '.join(parts)}.", classes=["claims-summary"])
+    return nodes.paragraph(
+        "", f"{number} so far: {'; '.join(parts)}.", classes=["claims-summary"]
+    )
 
 
 def fill(app, doctree: nodes.document, docname: str) -> None:
     """Puts the list where ``{claims}`` stands: chapter by chapter, each claim with its verdict."""
     for place in list(doctree.findall(claims_list)):
-        chapters = {name: found for name, found in sorted(app.env.claims.items()) if found}
+        chapters = {
+            name: found for name, found in sorted(app.env.claims.items()) if found
+        }
         if not chapters:
             place.replace_self(nodes.paragraph("", "No chapter has tried a claim yet."))
             continue
-        built: list[nodes.Node] = [summary([c for found in chapters.values() for c in found])]
+        built: list[nodes.Node] = [
+            summary([c for found in chapters.values() for c in found])
+        ]
         for name, found in chapters.items():
             uri = app.builder.get_relative_uri(docname, name)
             title = app.env.titles[name].astext()
@@ -175,7 +205,9 @@ def purge(app, env, docname: str) -> None:
 
 
 def merge(app, env, docnames: set[str], other) -> None:
-    env.claims.update({name: other.claims[name] for name in docnames if name in other.claims})
+    env.claims.update(
+        {name: other.claims[name] for name in docnames if name in other.claims}
+    )
     env.claims_pages |= other.claims_pages
 
 

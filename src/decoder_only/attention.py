@@ -48,7 +48,9 @@ def attention_mask(
         ValueError: if the window is not positive, or if causal queries outnumber the keys.
     """
     if window is not None and window < 1:
-        raise ValueError(f"window is {window}, but a query must see at least itself: use 1 or more")
+        raise ValueError(
+            f"window is {window}, but a query must see at least itself: use 1 or more"
+        )
     if causal and n_queries > n_keys:
         raise ValueError(
             f"{n_queries} queries over {n_keys} keys: causal queries stand at the last positions "
@@ -92,7 +94,11 @@ def attention_weights(
     key = key.repeat_interleave(_group_size(query, key), dim=1)
     scores = scale * torch.einsum("bhsk,bhtk->bhst", query, key)
     mask = attention_mask(
-        *scores.shape[-2:], causal=causal, window=window, padding=padding, device=query.device
+        *scores.shape[-2:],
+        causal=causal,
+        window=window,
+        padding=padding,
+        device=query.device,
     )
     # A softmax over no visible key would be 0/0, backward too: let such a row see, then void it.
     blind = ~mask.any(dim=-1, keepdim=True)
@@ -150,7 +156,12 @@ def attend(
     mask = None
     if not plain:
         mask = attention_mask(
-            n_queries, n_keys, causal=causal, window=window, padding=padding, device=query.device
+            n_queries,
+            n_keys,
+            causal=causal,
+            window=window,
+            padding=padding,
+            device=query.device,
         )
     return F.scaled_dot_product_attention(
         query,

@@ -110,7 +110,9 @@ def create_run(
         tokenizer.save(folder / TOKENIZER)
     except OSError as error:
         reason = error.strerror or error
-        raise OSError(f"cannot write into {folder}: {reason}; choose another folder") from error
+        raise OSError(
+            f"cannot write into {folder}: {reason}; choose another folder"
+        ) from error
     return folder
 
 
@@ -150,7 +152,9 @@ def save(folder: str | Path, model: GPT, *, step: int) -> None:
     """
     folder = Path(folder)
     seal = {name: _sha256((folder / name).read_bytes()) for name in (CONFIG, TOKENIZER)}
-    write_weights(folder / WEIGHTS, model, notes={**seal, "format": FORMAT, "step": str(step)})
+    write_weights(
+        folder / WEIGHTS, model, notes={**seal, "format": FORMAT, "step": str(step)}
+    )
 
 
 def load(folder: str | Path, *, device: torch.device | None = None) -> SavedRun:
@@ -164,13 +168,19 @@ def load(folder: str | Path, *, device: torch.device | None = None) -> SavedRun:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder; give one that `train` made")
     if not _is_run(folder) and not (folder / WEIGHTS).exists():
-        raise FileNotFoundError(f"{folder} holds no run; give a folder that `train` made")
+        raise FileNotFoundError(
+            f"{folder} holds no run; give a folder that `train` made"
+        )
     if not (folder / WEIGHTS).exists():
-        raise FileNotFoundError(f"{folder} holds a run without weights: it ended before a save")
+        raise FileNotFoundError(
+            f"{folder} holds a run without weights: it ended before a save"
+        )
     tensors, notes = read_weights(folder / WEIGHTS)
     for name in (CONFIG, TOKENIZER):
         if not (folder / name).exists():
-            raise FileNotFoundError(f"{folder / name} is missing; the run cannot be read without")
+            raise FileNotFoundError(
+                f"{folder / name} is missing; the run cannot be read without"
+            )
         if _sha256((folder / name).read_bytes()) != notes.get(name):
             raise ValueError(
                 f"{folder / name} is damaged or has been changed since the weights were saved; "
@@ -188,7 +198,9 @@ def load(folder: str | Path, *, device: torch.device | None = None) -> SavedRun:
 
 def _model_from(tensors: dict[str, Tensor], config: dict, folder: Path) -> GPT:
     try:
-        with torch.random.fork_rng(devices=[]):  # its first weights are drawn only to be replaced
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # its first weights are drawn only to be replaced
             model = GPT(GPTConfig(**config["model"]))
         missing, unexpected = model.load_state_dict(tensors, strict=False)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -205,7 +217,9 @@ def _model_from(tensors: dict[str, Tensor], config: dict, folder: Path) -> GPT:
     return model
 
 
-def write_weights(path: str | Path, model: nn.Module, *, notes: Mapping[str, str]) -> None:
+def write_weights(
+    path: str | Path, model: nn.Module, *, notes: Mapping[str, str]
+) -> None:
     """Write a model's weights as one safetensors file that carries its own SHA-256.
 
     The checksum covers every byte of the file, with zeros in its own place.
@@ -219,7 +233,9 @@ def write_weights(path: str | Path, model: nn.Module, *, notes: Mapping[str, str
     tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     content = safetensors.torch.save(tensors, metadata={**notes, "sha256": _BLANK})
     digest = _sha256(content)
-    sealed = content.replace(f'"sha256":"{_BLANK}"'.encode(), f'"sha256":"{digest}"'.encode(), 1)
+    sealed = content.replace(
+        f'"sha256":"{_BLANK}"'.encode(), f'"sha256":"{digest}"'.encode(), 1
+    )
     write_atomically(Path(path), sealed)
 
 
@@ -233,7 +249,9 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     header = content[8 : 8 + int.from_bytes(content[:8], "little")]
     found = _DIGEST.search(header)
     if found is None:
-        raise ValueError(f"{path} is damaged, or was not written by decoder-only: no checksum")
+        raise ValueError(
+            f"{path} is damaged, or was not written by decoder-only: no checksum"
+        )
     blank = f'"sha256":"{_BLANK}"'.encode()
     if _sha256(content.replace(found[0], blank, 1)) != found[1].decode():
         raise ValueError(f"{path} is damaged: its bytes do not match its checksum")
@@ -310,13 +328,18 @@ def _git_state() -> dict[str, object] | None:
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        )
         return done.stdout.strip()
 
     try:
         # An installed package may lie inside somebody else's repository.
         git("ls-files", "--error-unmatch", Path(__file__).name)
-        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain"))}
+        return {
+            "commit": git("rev-parse", "HEAD"),
+            "changed": bool(git("status", "--porcelain")),
+        }
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -51,19 +51,36 @@ _MODERN = {
 
 PRESETS: dict[str, dict[str, dict]] = {
     "stories-cpu": {
-        "data": {"kind": "stories", "vocab_size": 1024, "n_train": 20_000, "n_validation": 250},
-        "model": {**_MODERN, "context_length": 256, "d_model": 128, "n_layers": 4, "n_heads": 4},
+        "data": {
+            "kind": "stories",
+            "vocab_size": 1024,
+            "n_train": 20_000,
+            "n_validation": 250,
+        },
+        "model": {
+            **_MODERN,
+            "context_length": 256,
+            "d_model": 128,
+            "n_layers": 4,
+            "n_heads": 4,
+        },
         "training": {
-            "steps": 1600,
+            "steps": 1400,
             "batch_size": 4,
             "learning_rate": 8e-3,
             "warmup_steps": 50,
-            "evaluate_every": 200,
+            "evaluate_every": 350,
         },
     },
     "shakespeare-cpu": {
         "data": {"kind": "text", "vocab_size": 1024},
-        "model": {**_MODERN, "context_length": 128, "d_model": 128, "n_layers": 4, "n_heads": 4},
+        "model": {
+            **_MODERN,
+            "context_length": 128,
+            "d_model": 128,
+            "n_layers": 4,
+            "n_heads": 4,
+        },
         "training": {
             "steps": 900,
             "batch_size": 16,
@@ -80,7 +97,13 @@ PRESETS: dict[str, dict[str, dict]] = {
             "n_train": 1_000_000,
             "n_validation": 5000,
         },
-        "model": {**_MODERN, "context_length": 512, "d_model": 512, "n_layers": 8, "n_heads": 8},
+        "model": {
+            **_MODERN,
+            "context_length": 512,
+            "d_model": 512,
+            "n_layers": 8,
+            "n_heads": 8,
+        },
         "training": {
             "steps": 5000,
             "batch_size": 128,
@@ -113,7 +136,9 @@ PRESETS: dict[str, dict[str, dict]] = {
 
 def _option(metavar: str, default: str = "the preset's", **settings: object) -> object:
     """How an option shows in the help: what to give, and what happens without it."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})", **settings)
+    return tyro.conf.arg(
+        metavar=metavar, help_behavior_hint=f"(default: {default})", **settings
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,9 +191,9 @@ class Train:
     """UTF-8 text to learn from; the word `shakespeare` fetches Tiny Shakespeare."""
     corpus: Annotated[Literal["stories"], _option("stories", "stories")] = "stories"
     """The built-in language, whose entropy is known; read only where there is no text."""
-    preset: Annotated[str | None, _option("NAME", "stories-cpu, or shakespeare-cpu for a text")] = (
-        None
-    )
+    preset: Annotated[
+        str | None, _option("NAME", "stories-cpu, or shakespeare-cpu for a text")
+    ] = None
     """Settings to start from: stories-cpu, shakespeare-cpu, stories-gpu, shakespeare-gpu."""
     out: Annotated[Path | None, _option("DIR", "a new one in runs/")] = None
     """Folder for the run, new or empty."""
@@ -251,9 +276,13 @@ class _Material:
 def _train(options: Train) -> None:
     device = choose_device(options.device)
     preset = _preset(options)
-    material = _stories(options, preset) if options.text is None else _text(options, preset)
+    material = (
+        _stories(options, preset) if options.text is None else _text(options, preset)
+    )
     model = _model(options, preset, material).to(device)
-    config = TrainConfig(**{**preset["training"], **_given(options.training)}, seed=options.seed)
+    config = TrainConfig(
+        **{**preset["training"], **_given(options.training)}, seed=options.seed
+    )
     run = _new_run(options, material, model, config, device)
     _introduce(material, model, run, device)
     history = train(
@@ -274,7 +303,9 @@ def _preset(options: Train) -> dict[str, dict]:
     kind = "stories" if options.text is None else "text"
     name = options.preset or ("stories-cpu" if kind == "stories" else "shakespeare-cpu")
     if name not in PRESETS:
-        raise ValueError(f"there is no preset {name!r}; choose one of {', '.join(PRESETS)}")
+        raise ValueError(
+            f"there is no preset {name!r}; choose one of {', '.join(PRESETS)}"
+        )
     preset = PRESETS[name]
     if preset["data"]["kind"] != kind:
         advice = "add --text FILE" if kind == "stories" else "leave out --text"
@@ -328,13 +359,21 @@ def _model(options: Train, preset: dict[str, dict], material: _Material) -> GPT:
     config = GPTConfig(**{**shape, "vocab_size": material.tokenizer.vocab_size})
     # Draws nothing that is used: a text that is too short is refused before a folder is made.
     training_batch(
-        material.train, batch_size=1, context_length=config.context_length, seed=0, step=0
+        material.train,
+        batch_size=1,
+        context_length=config.context_length,
+        seed=0,
+        step=0,
     )
     return GPT(config, generator=torch.Generator().manual_seed(options.seed))
 
 
 def _new_run(
-    options: Train, material: _Material, model: GPT, config: TrainConfig, device: torch.device
+    options: Train,
+    material: _Material,
+    model: GPT,
+    config: TrainConfig,
+    device: torch.device,
 ) -> Path:
     name = "stories" if options.text is None else options.text.stem
     numbered = (Path("runs") / f"{name}-{number}" for number in count(1))
@@ -356,7 +395,9 @@ def _new_run(
     )
 
 
-def _introduce(material: _Material, model: GPT, run: Path, device: torch.device) -> None:
+def _introduce(
+    material: _Material, model: GPT, run: Path, device: torch.device
+) -> None:
     config, corpus = model.config, material.train
     print(f"Device   {describe(device)}")
     print(
@@ -382,7 +423,9 @@ def _report(history: History, material: _Material) -> None:
         rows += [("exact floor", final.floor), ("gap", final.gap)]
     print(f"{'':15}  nats per token  bits per byte")
     for name, nats in rows:
-        print(f"{name:15}  {nats:14.3f}  {bits_per_byte(nats, final.bytes_per_token):13.3f}")
+        print(
+            f"{name:15}  {nats:14.3f}  {bits_per_byte(nats, final.bytes_per_token):13.3f}"
+        )
 
 
 def _show_some(model: GPT, material: _Material, *, seed: int) -> None:

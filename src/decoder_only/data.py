@@ -15,7 +15,7 @@ Two rules make a run repeatable and its loss comparable:
 Every text is preceded by the end-of-text token, so that its first token is predicted too, and is
 predicted from something that says "a text begins here".
 
-Chapter: 09_training.
+Chapter 9.
 """
 
 import hashlib
@@ -52,9 +52,7 @@ END_OF_TEXT = "<|endoftext|>"
 IGNORED = -1
 """The target that the loss leaves out: padding behind the last token of a window."""
 
-_SHAKESPEARE_URL = (
-    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
-)
+_SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 _SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 _SHAKESPEARE_BYTES = 1_115_394
 
@@ -197,7 +195,12 @@ def _id_type(tokenizer: Tokenizer) -> type[np.unsignedinteger]:
 
 
 def story_corpora(
-    language: Language, tokenizer: Tokenizer, *, n_train: int, n_validation: int, seed: int = 0
+    language: Language,
+    tokenizer: Tokenizer,
+    *,
+    n_train: int,
+    n_validation: int,
+    seed: int = 0,
 ) -> tuple[Corpus, Corpus]:
     """Training and validation stories of a language, the latter with its exact score.
 
@@ -209,10 +212,14 @@ def story_corpora(
         seed: Which training stories. The validation stories are always the same, so that all
             runs are measured on one set.
     """
-    validation = list(islice(language.stories(split="validation", seed=0), n_validation))
+    validation = list(
+        islice(language.stories(split="validation", seed=0), n_validation)
+    )
     nats = -math.fsum(language.log_prob(story) for story in validation)
     train = islice(language.stories(split="train", seed=seed), n_train)
-    return document_corpus(train, tokenizer), document_corpus(validation, tokenizer, nats=nats)
+    return document_corpus(train, tokenizer), document_corpus(
+        validation, tokenizer, nats=nats
+    )
 
 
 def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
@@ -222,7 +229,9 @@ def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
         ValueError: The share is not between 0 and 1, or a part would be empty.
     """
     if not 0 < train_share < 1:
-        raise ValueError(f"train_share={train_share} must lie between 0 and 1, such as 0.9")
+        raise ValueError(
+            f"train_share={train_share} must lie between 0 and 1, such as 0.9"
+        )
     cut = int(len(text) * train_share)
     if not 0 < cut < len(text):
         raise ValueError(
@@ -343,7 +352,9 @@ def read_text(path: str | Path) -> str:
     return text
 
 
-def tiny_shakespeare(cache: str | Path | None = None, *, url: str = _SHAKESPEARE_URL) -> str:
+def tiny_shakespeare(
+    cache: str | Path | None = None, *, url: str = _SHAKESPEARE_URL
+) -> str:
     """40,000 lines of Shakespeare in one file of 1.1 MB (Karpathy, 2015).
 
     Looks for ``tinyshakespeare.txt`` in the folder that the environment variable
@@ -361,7 +372,10 @@ def tiny_shakespeare(cache: str | Path | None = None, *, url: str = _SHAKESPEARE
     """
     name = "tinyshakespeare.txt"
     if cache is None:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "decoder-only"
+        cache = (
+            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+            / "decoder-only"
+        )
     cached = Path(cache) / name
     named = os.environ.get("DECODER_ONLY_DATA")
     candidates = ([Path(named) / name] if named else []) + [cached]

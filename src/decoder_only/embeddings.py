@@ -15,7 +15,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-__all__ = ["LearnedPositions", "SinusoidalPositions", "TokenEmbedding", "rotary", "sinusoids"]
+__all__ = [
+    "LearnedPositions",
+    "SinusoidalPositions",
+    "TokenEmbedding",
+    "rotary",
+    "sinusoids",
+]
 
 
 class TokenEmbedding(nn.Module):
@@ -43,8 +49,14 @@ class TokenEmbedding(nn.Module):
                 host wait for the device, so there the device's own assertion raises instead.
         """
         if ids.dtype not in (torch.int32, torch.int64):
-            raise TypeError(f"ids must be int32 or int64, got {ids.dtype}; use ids.long()")
-        if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
+            raise TypeError(
+                f"ids must be int32 or int64, got {ids.dtype}; use ids.long()"
+            )
+        if (
+            ids.device.type == "cpu"
+            and not torch.compiler.is_compiling()
+            and ids.numel()
+        ):
             low, high = int(ids.min()), int(ids.max())
             if low < 0 or high >= self.vocab_size:
                 outside = low if low < 0 else high
@@ -126,11 +138,17 @@ class SinusoidalPositions(nn.Module):
     def forward(self, x: Float[Tensor, "b s d"]) -> Float[Tensor, "b s d"]:
         """Add the sinusoids of position s to position s of every sequence."""
         return x + sinusoids(
-            x.shape[1], d_model=self.d_model, base=self.base, dtype=x.dtype, device=x.device
+            x.shape[1],
+            d_model=self.d_model,
+            base=self.base,
+            dtype=x.dtype,
+            device=x.device,
         )
 
 
-def rotary(x: Float[Tensor, "b h s k"], *, base: float = 10_000.0) -> Float[Tensor, "b h s k"]:
+def rotary(
+    x: Float[Tensor, "b h s k"], *, base: float = 10_000.0
+) -> Float[Tensor, "b h s k"]:
     """Rotate each query or key by angles proportional to its position.
 
     Dimension i of the first half and dimension i of the second half form a plane; position s
@@ -152,7 +170,11 @@ def rotary(x: Float[Tensor, "b h s k"], *, base: float = 10_000.0) -> Float[Tens
 
 
 def _angles(
-    length: int, dimension: int, base: float, dtype: torch.dtype, device: torch.device | None
+    length: int,
+    dimension: int,
+    base: float,
+    dtype: torch.dtype,
+    device: torch.device | None,
 ) -> Tensor:
     """Angle of position s in plane i, shape (s, dimension / 2), in float32 or wider."""
     _check_even(dimension, "the dimension")

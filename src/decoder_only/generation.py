@@ -35,7 +35,12 @@ def apply_temperature(
 
     Source: Ackley, Hinton & Sejnowski (1985).
     """
-    _require("temperature", temperature, temperature > 0, "above 0; generate() takes 0 as argmax")
+    _require(
+        "temperature",
+        temperature,
+        temperature > 0,
+        "above 0; generate() takes 0 as argmax",
+    )
     return logits / temperature
 
 
@@ -73,7 +78,9 @@ def keep_top_p(logits: Float[Tensor, "b v"], p: float) -> Float[Tensor, "b v"]:
     probability = ranked.softmax(dim=-1)
     # A token stays while those before it have not yet reached p, so the likeliest always stays.
     dropped = probability.cumsum(dim=-1) - probability >= p
-    return torch.empty_like(logits).scatter(-1, order, ranked.masked_fill(dropped, -math.inf))
+    return torch.empty_like(logits).scatter(
+        -1, order, ranked.masked_fill(dropped, -math.inf)
+    )
 
 
 @torch.no_grad()
@@ -189,7 +196,9 @@ def write(
         generator=generator,
         stop_id=end,
         n_allowed=tokenizer.vocab_size,
-        restrict=_Spelling(word, tokenizer, n_given=len(ids), vocab_size=model.config.vocab_size),
+        restrict=_Spelling(
+            word, tokenizer, n_given=len(ids), vocab_size=model.config.vocab_size
+        ),
     )
     texts = []
     for row in rows[:, len(ids) :].tolist():
@@ -218,7 +227,9 @@ class _Spelling:
         self.word, self.tokenizer = word.encode(), tokenizer
         self.n_given, self.vocab_size = n_given, vocab_size
         special = set(tokenizer.special_tokens.values())
-        ordinary = (token for token in range(tokenizer.vocab_size) if token not in special)
+        ordinary = (
+            token for token in range(tokenizer.vocab_size) if token not in special
+        )
         self.tokens = {token: tokenizer.token_bytes(token) for token in ordinary}
         self.known: dict[bytes, Tensor] = {}
 
@@ -260,15 +271,26 @@ def _choose(
 
 
 def _check_settings(
-    model: GPT, ids: Tensor, max_new_tokens: int, temperature: int | float, n_allowed: int | None
+    model: GPT,
+    ids: Tensor,
+    max_new_tokens: int,
+    temperature: int | float,
+    n_allowed: int | None,
 ) -> None:
     vocab_size = model.config.vocab_size
     _require("max_new_tokens", max_new_tokens, max_new_tokens >= 0, "0 or more")
     _require("temperature", temperature, temperature >= 0, "0 (argmax) or more")
     if n_allowed is not None:
-        _require("n_allowed", n_allowed, 1 <= n_allowed <= vocab_size, f"from 1 to {vocab_size}")
+        _require(
+            "n_allowed",
+            n_allowed,
+            1 <= n_allowed <= vocab_size,
+            f"from 1 to {vocab_size}",
+        )
     if ids.shape[1] == 0:
-        raise ValueError("ids has rows without a token; begin with the end-of-text token at least")
+        raise ValueError(
+            "ids has rows without a token; begin with the end-of-text token at least"
+        )
 
 
 def _require(name: str, value: object, holds: bool, wanted: str) -> None:

@@ -5,7 +5,7 @@ range of exponents, so that training needs no other change. A GPU without bfloat
 can imitate it, slowly; the honest question is therefore whether the format is *native*. The CPU
 computes in float32.
 
-Chapter: 09_training.
+Chapter 9.
 """
 
 import contextlib
@@ -33,7 +33,9 @@ def choose_device(name: str | None = None) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device {name!r} is unknown; this machine has: {choices}") from None
+        raise ValueError(
+            f"device {name!r} is unknown; this machine has: {choices}"
+        ) from None
     if device.type not in present:
         raise ValueError(f"device {name!r} is not present; this machine has: {choices}")
     n_devices = torch.cuda.device_count() if device.type == "cuda" else 1

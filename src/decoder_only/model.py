@@ -16,7 +16,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from decoder_only.block import Block
-from decoder_only.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding
+from decoder_only.embeddings import (
+    LearnedPositions,
+    SinusoidalPositions,
+    TokenEmbedding,
+)
 from decoder_only.lm_head import LMHead
 from decoder_only.mlp import ACTIVATIONS, MLP, SwiGLU
 from decoder_only.multihead import MultiHeadAttention
@@ -92,17 +96,28 @@ class GPTConfig:
             _require(name, getattr(self, name), _positive_int, "a positive integer")
         for name in ("n_kv_heads", "head_dim", "d_mlp"):
             if getattr(self, name) is not None:
-                _require(name, getattr(self, name), _positive_int, "a positive integer or None")
+                _require(
+                    name,
+                    getattr(self, name),
+                    _positive_int,
+                    "a positive integer or None",
+                )
         for name, choices in CHOICES.items():
-            _require(name, getattr(self, name), choices.__contains__, f"one of {choices}")
+            _require(
+                name, getattr(self, name), choices.__contains__, f"one of {choices}"
+            )
         for name in ("qk_norm", "bias", "tied"):
             _require(name, getattr(self, name), _flag, "True or False")
-        _require("dropout", self.dropout, lambda p: 0 <= p < 1, "at least 0 and below 1")
+        _require(
+            "dropout", self.dropout, lambda p: 0 <= p < 1, "at least 0 and below 1"
+        )
         _require("position_base", self.position_base, lambda b: b > 1, "above 1")
         _require(
             "windows",
             self.windows,
-            lambda ws: _filled_tuple(ws) and all(w is None or _positive_int(w) for w in ws),
+            lambda ws: (
+                _filled_tuple(ws) and all(w is None or _positive_int(w) for w in ws)
+            ),
             "a tuple of positive integers or None, at least one",
         )
         if self.head_dim is None and self.d_model % self.n_heads:
@@ -111,7 +126,9 @@ class GPTConfig:
                 "change one of them, or give head_dim"
             )
         if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
-            raise ValueError(f"n_kv_heads={self.n_kv_heads} must divide n_heads={self.n_heads}")
+            raise ValueError(
+                f"n_kv_heads={self.n_kv_heads} must divide n_heads={self.n_heads}"
+            )
         pairs = {"rotary": self.width_of_head, "sinusoidal": self.d_model}
         if pairs.get(self.positions, 0) % 2:
             raise ValueError(
@@ -148,15 +165,23 @@ class GPT(nn.Module):
     Source: Radford et al. (2019); Brown et al. (2020); variants as noted at each part.
     """
 
-    def __init__(self, config: GPTConfig, *, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self, config: GPTConfig, *, generator: torch.Generator | None = None
+    ) -> None:
         super().__init__()
         self.config = config
-        self.embedding = TokenEmbedding(vocab_size=config.vocab_size, d_model=config.d_model)
+        self.embedding = TokenEmbedding(
+            vocab_size=config.vocab_size, d_model=config.d_model
+        )
         self.positions = _positions(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(_block(config, layer) for layer in range(config.n_layers))
+        self.blocks = nn.ModuleList(
+            _block(config, layer) for layer in range(config.n_layers)
+        )
         # Post-norm blocks end on a norm already.
-        self.final_norm = _norm(config) if config.norm_position == "pre" else nn.Identity()
+        self.final_norm = (
+            _norm(config) if config.norm_position == "pre" else nn.Identity()
+        )
         self.head = LMHead(
             d_model=config.d_model,
             vocab_size=config.vocab_size,
@@ -214,7 +239,9 @@ class GPT(nn.Module):
 
 def _positions(config: GPTConfig) -> nn.Module:
     if config.positions == "learned":
-        return LearnedPositions(context_length=config.context_length, d_model=config.d_model)
+        return LearnedPositions(
+            context_length=config.context_length, d_model=config.d_model
+        )
     if config.positions == "sinusoidal":
         return SinusoidalPositions(d_model=config.d_model, base=config.position_base)
     return nn.Identity()  # rotary turns queries and keys inside each block
@@ -238,7 +265,11 @@ def _block(config: GPTConfig, layer: int) -> Block:
         dropout=config.dropout,
         bias=config.bias,
     )
-    widths = {"d_model": config.d_model, "d_mlp": config.width_of_mlp, "bias": config.bias}
+    widths = {
+        "d_model": config.d_model,
+        "d_mlp": config.width_of_mlp,
+        "bias": config.bias,
+    }
     gated = config.activation == "swiglu"
     return Block(
         attention=attention,

@@ -51,7 +51,9 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         if n_heads < 1:
-            raise ValueError(f"n_heads={n_heads} cannot work: there must be at least one head")
+            raise ValueError(
+                f"n_heads={n_heads} cannot work: there must be at least one head"
+            )
         if head_dim is None and d_model % n_heads:
             raise ValueError(
                 f"d_model={d_model} does not divide into n_heads={n_heads} heads; "
@@ -75,7 +77,9 @@ class MultiHeadAttention(nn.Module):
         """Let every position gather from itself and the positions before it."""
         query, key, value = self.project(x)
         dropout = self.dropout if self.training else 0.0
-        heads = attend(query, key, value, causal=True, window=self.window, dropout=dropout)
+        heads = attend(
+            query, key, value, causal=True, window=self.window, dropout=dropout
+        )
         return self.output(rearrange(heads, "b h s k -> b s (h k)"))
 
     def project(
@@ -94,5 +98,8 @@ class MultiHeadAttention(nn.Module):
         value = rearrange(self.value(x), "b s (g k) -> b g s k", g=self.n_kv_heads)
         query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary_base is not None:
-            query, key = rotary(query, base=self.rotary_base), rotary(key, base=self.rotary_base)
+            query, key = (
+                rotary(query, base=self.rotary_base),
+                rotary(key, base=self.rotary_base),
+            )
         return query, key, value

@@ -51,7 +51,9 @@ class Source:
         return "\n".join(parts)
 
     def __repr__(self) -> str:
-        return "\n".join(f"# {name}, from {file}\n{code}" for name, file, code in self.listings)
+        return "\n".join(
+            f"# {name}, from {file}\n{code}" for name, file, code in self.listings
+        )
 
 
 def show_source(*objects: Any, docstring: bool = True) -> Source:
@@ -72,7 +74,9 @@ def show_source(*objects: Any, docstring: bool = True) -> Source:
         ValueError: no object was given, or one is not from this package.
     """
     if not objects:
-        raise ValueError("show_source() needs at least one function, class, method or module")
+        raise ValueError(
+            "show_source() needs at least one function, class, method or module"
+        )
     return Source(tuple(_listing(thing, docstring) for thing in objects))
 
 
@@ -101,7 +105,9 @@ def _listing(thing: Any, docstring: bool) -> tuple[str, str, str]:
         file = Path(inspect.getsourcefile(thing)).resolve().relative_to(_PACKAGE_FOLDER)
         code = textwrap.dedent(inspect.getsource(thing))
     except (OSError, TypeError, ValueError) as error:
-        raise TypeError(f"{module}.{name} has no source in the package's files") from error
+        raise TypeError(
+            f"{module}.{name} has no source in the package's files"
+        ) from error
     if not docstring:
         code = _without_docstrings(code)
     # Files have one layout in the repository and another where the package is installed.
@@ -113,7 +119,9 @@ def _without_docstrings(code: str) -> str:
     lines = code.splitlines(keepends=True)
     drop: set[int] = set()
     for node in ast.walk(ast.parse(code)):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if not isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ):
             continue
         if ast.get_docstring(node, clean=False) is None or len(node.body) == 1:
             continue
@@ -133,7 +141,14 @@ def _without_docstrings(code: str) -> str:
 
 # The palette of decoder_only.plots, without its black: backgrounds at a quarter of full strength
 # let the page's own text and background through, so that one HTML reads in light and dark.
-_TINTS = ("0,114,178", "230,159,0", "0,158,115", "204,121,167", "86,180,233", "213,94,0")
+_TINTS = (
+    "0,114,178",
+    "230,159,0",
+    "0,158,115",
+    "204,121,167",
+    "86,180,233",
+    "213,94,0",
+)
 _MARK = '<span style="opacity:.55">{}</span>'
 # A dot behind a true space, so that copied text is the text.
 _SPACE = (
@@ -178,7 +193,9 @@ class Tokens:
         )
 
     def __repr__(self) -> str:
-        text = "│".join(_visible(piece, "{}", " ", escape=False) for piece in self.pieces)
+        text = "│".join(
+            _visible(piece, "{}", " ", escape=False) for piece in self.pieces
+        )
         return text if self.ids is None else f"{text}\n{' '.join(map(str, self.ids))}"
 
 
@@ -197,7 +214,9 @@ def _visible(piece: str | bytes, mark: str, space: str, *, escape: bool = True) 
         elif 0xDC80 <= code <= 0xDCFF:
             shown.append(mark.format(f"\\x{code - 0xDC00:02x}"))
         elif not character.isprintable():
-            shown.append(mark.format(f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"))
+            shown.append(
+                mark.format(f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}")
+            )
         else:
             shown.append(html.escape(character) if escape else character)
     return "".join(shown)
@@ -224,16 +243,22 @@ def show_tokens(
         ValueError: there are more or fewer ids than pieces.
     """
     if isinstance(pieces, str | bytes):
-        raise TypeError(f"pieces is one {type(pieces).__name__}; give a list of tokens' texts")
+        raise TypeError(
+            f"pieces is one {type(pieces).__name__}; give a list of tokens' texts"
+        )
     pieces = tuple(pieces)
     for position, piece in enumerate(pieces):
         if not isinstance(piece, str | bytes):
-            raise TypeError(f"pieces[{position}] is {piece!r}; each piece must be str or bytes")
+            raise TypeError(
+                f"pieces[{position}] is {piece!r}; each piece must be str or bytes"
+            )
     if ids is None:
         return Tokens(pieces)
     ids = tuple(map(index, ids))
     if len(ids) != len(pieces):
-        raise ValueError(f"{len(ids)} ids for {len(pieces)} pieces; give one id for each piece")
+        raise ValueError(
+            f"{len(ids)} ids for {len(pieces)} pieces; give one id for each piece"
+        )
     return Tokens(pieces, ids)
 
 
@@ -272,7 +297,10 @@ class Table:
 
     def __repr__(self) -> str:
         lines = [self.header, *self.rows]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(self.header))]
+        widths = [
+            max(len(line[column]) for line in lines)
+            for column in range(len(self.header))
+        ]
         written = [
             "  ".join(
                 cell.rjust(width) if numeric else cell.ljust(width)
@@ -309,21 +337,34 @@ def show_table(
             names an unknown column.
     """
     header = tuple(str(name) for name in header)
-    named = dict(decimals) if isinstance(decimals, Mapping) else dict.fromkeys(header, decimals)
+    named = (
+        dict(decimals)
+        if isinstance(decimals, Mapping)
+        else dict.fromkeys(header, decimals)
+    )
     for name, places in named.items():
         if name not in header:
-            raise ValueError(f"decimals names a column {name!r}; the columns are {header}")
+            raise ValueError(
+                f"decimals names a column {name!r}; the columns are {header}"
+            )
         if places not in range(4):
-            raise ValueError(f"decimals must be 0, 1, 2 or 3, got {places!r} for {name!r}")
+            raise ValueError(
+                f"decimals must be 0, 1, 2 or 3, got {places!r} for {name!r}"
+            )
     places = [named.get(name, 3) for name in header]
     values = []
     for number, row in enumerate(rows):
         row = [cell.item() if hasattr(cell, "item") else cell for cell in row]
         if len(row) != len(header):
-            raise ValueError(f"row {number} has {len(row)} cells, the header has {len(header)}")
+            raise ValueError(
+                f"row {number} has {len(row)} cells, the header has {len(header)}"
+            )
         values.append(row)
     numeric = tuple(
-        any(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in column)
+        any(
+            isinstance(cell, int | float) and not isinstance(cell, bool)
+            for cell in column
+        )
         for column in (zip(*values, strict=True) if values else [()] * len(header))
     )
     written = tuple(tuple(map(_written, row, places)) for row in values)

@@ -17,7 +17,9 @@ from torch import nn
 __all__ = ["adamw", "learning_rate", "parameter_groups", "set_learning_rate"]
 
 
-def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, object]]:
+def parameter_groups(
+    model: nn.Module, *, weight_decay: float
+) -> list[dict[str, object]]:
     """A model's parameters in two groups: those that decay towards zero, and those that do not.
 
     The matrices of linear maps decay. Norms and biases do not, because there is no reason why a
@@ -31,7 +33,9 @@ def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str,
 
     Source: Loshchilov & Hutter (2019) for the decay; Brown et al. (2020) for its value, 0.1.
     """
-    matrices = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
+    matrices = {
+        id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)
+    }
     decayed, others = [], []
     for parameter in model.parameters():
         if parameter.requires_grad:

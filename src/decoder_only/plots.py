@@ -170,10 +170,14 @@ def architecture(lit: str | Collection[str] | None = None) -> Figure:
     Raises:
         ValueError: a name is not in ``PARTS``.
     """
-    names = tuple(PARTS) if lit is None else (lit,) if isinstance(lit, str) else tuple(lit)
+    names = (
+        tuple(PARTS) if lit is None else (lit,) if isinstance(lit, str) else tuple(lit)
+    )
     for name in names:
         if name not in PARTS:
-            raise ValueError(f"lit has no part {name!r}; the parts are {', '.join(PARTS)}")
+            raise ValueError(
+                f"lit has no part {name!r}; the parts are {', '.join(PARTS)}"
+            )
     if "model" in names:
         names += _ASSEMBLED
     with style():
@@ -191,10 +195,14 @@ class _Drawing:
     def __init__(self, lit: frozenset[str]):
         self.lit = lit
         self.figure = plt.figure(figsize=_SIZE, layout="none")
-        self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, _SIZE[0]), ylim=(0, _SIZE[1]))
+        self.axes = self.figure.add_axes(
+            (0, 0, 1, 1), xlim=(0, _SIZE[0]), ylim=(0, _SIZE[1])
+        )
         self.axes.set_axis_off()
         # Notebooks crop a figure to what is drawn: this keeps every version the same size.
-        self.axes.add_patch(Rectangle((0, 0), *_SIZE, facecolor="white", edgecolor="none"))
+        self.axes.add_patch(
+            Rectangle((0, 0), *_SIZE, facecolor="white", edgecolor="none")
+        )
 
     def colour(self, part: str) -> str:
         return PARTS[part] if part in self.lit else _HAIRLINE
@@ -236,19 +244,29 @@ class _Drawing:
         colour = INK if part in self.lit else GREY
         self.axes.text(x, y, text, color=colour, gid=part, **style)
 
-    def chip(self, part: str, left: float, right: float, y: float, text: str, **style: Any) -> None:
+    def chip(
+        self, part: str, left: float, right: float, y: float, text: str, **style: Any
+    ) -> None:
         """Draw a small borderless box around one word."""
         half = 0.135
         corners = (left, y - half, right, y + half)
         self.box(part, *corners, strength=0.42, width=0.0, radius=0.04, zorder=5.0)
-        self.label(part, (left + right) / 2, y, text, fontsize=9.5, ha="center", **style)
+        self.label(
+            part, (left + right) / 2, y, text, fontsize=9.5, ha="center", **style
+        )
 
-    def line(self, part: str, xs: Sequence[float], ys: Sequence[float], **style: Any) -> None:
+    def line(
+        self, part: str, xs: Sequence[float], ys: Sequence[float], **style: Any
+    ) -> None:
         style = {"linewidth": 1.3, "zorder": 3} | style
         self.axes.plot(xs, ys, color=self.colour(part), gid=part, **style)
 
     def arrow(
-        self, part: str, start: tuple[float, float], end: tuple[float, float], size: float = 9.0
+        self,
+        part: str,
+        start: tuple[float, float],
+        end: tuple[float, float],
+        size: float = 9.0,
     ) -> None:
         head = FancyArrowPatch(
             start,
@@ -286,13 +304,21 @@ def _draw_input(drawing: _Drawing) -> None:
     """Draw the way from text to the start of the residual stream."""
     edge = _RIGHT - _PADDING
     drawing.arrow("tokenization", (_STREAM, 0.14), (_STREAM, 0.42))
-    drawing.label("tokenization", _STREAM + 0.12, 0.26, "“Once upon a time”", family="DejaVu Serif")
+    drawing.label(
+        "tokenization",
+        _STREAM + 0.12,
+        0.26,
+        "“Once upon a time”",
+        family="DejaVu Serif",
+    )
     drawing.box("tokenization", _LEFT, 0.42, _RIGHT, 0.90)
     drawing.label("tokenization", _LEFT + _PADDING, 0.66, "Tokenization", weight="bold")
     right = edge
     for token in ("·time", "·a", "·upon", "Once"):
         left = right - 0.10 - 0.082 * len(token)
-        drawing.chip("tokenization", left, right, 0.66, token, family="DejaVu Sans Mono")
+        drawing.chip(
+            "tokenization", left, right, 0.66, token, family="DejaVu Sans Mono"
+        )
         right = left - 0.05
     drawing.arrow("tokenization", (_STREAM, 0.90), (_STREAM, 1.20))
     drawing.label("tokenization", _STREAM + 0.12, 1.04, r"token ids $(b,\, s)$")
@@ -310,10 +336,14 @@ def _draw_block(drawing: _Drawing) -> None:
     for behind in (0.10, 0.05, 0.0):
         corners = (_LEFT + behind, bottom + behind, _RIGHT + behind, top + behind)
         drawing.box("model", *corners, strength=0.035, width=1.1, zorder=1.5 - behind)
-    drawing.line("model", (_STREAM, _STREAM), (1.68, 5.62), linewidth=5, solid_capstyle="butt")
+    drawing.line(
+        "model", (_STREAM, _STREAM), (1.68, 5.62), linewidth=5, solid_capstyle="butt"
+    )
     drawing.label("model", _STREAM + 0.14, 1.83, r"$(b,\, s,\, d)$")
     middle = (bottom + top) / 2
-    drawing.label("model", 0.87, middle, "residual stream", ha="center", va="center", rotation=90)
+    drawing.label(
+        "model", 0.87, middle, "residual stream", ha="center", va="center", rotation=90
+    )
     title = {"ha": "right", "weight": "bold"}
     drawing.label("model", _BRANCH_RIGHT, 5.19, r"Block $\times\, L$", **title)
 
@@ -325,12 +355,16 @@ def _draw_block(drawing: _Drawing) -> None:
     drawing.label("mlp", _BRANCH_RIGHT - _PADDING, 4.82, r"$d \to f \to d$", ha="right")
 
 
-def _draw_sublayer(drawing: _Drawing, *, norm: float, bottom: float, output: float) -> None:
+def _draw_sublayer(
+    drawing: _Drawing, *, norm: float, bottom: float, output: float
+) -> None:
     """Draw the branch that reads the stream through a norm and adds its output back to it."""
     centre = (_BRANCH_LEFT + _BRANCH_RIGHT) / 2
     drawing.arrow("model", (_STREAM, norm + 0.14), (_BRANCH_LEFT, norm + 0.14))
     drawing.box("normalization", _BRANCH_LEFT, norm, _BRANCH_RIGHT, norm + 0.28)
-    drawing.label("normalization", _BRANCH_LEFT + _PADDING, norm + 0.14, "Norm", weight="bold")
+    drawing.label(
+        "normalization", _BRANCH_LEFT + _PADDING, norm + 0.14, "Norm", weight="bold"
+    )
     drawing.arrow("model", (centre, norm + 0.28), (centre, bottom))
     radius, arm = 0.1, 0.055
     drawing.arrow("model", (_BRANCH_LEFT, output), (_STREAM + radius, output))
@@ -362,13 +396,29 @@ def _draw_attention(drawing: _Drawing, *, bottom: float, top: float) -> None:
 
     card = bottom + 0.46
     for behind in (0.09, 0.045, 0.0):
-        corners = (left + behind, card + behind, right - 0.09 + behind, card + 0.52 + behind)
-        drawing.box("attention", *corners, strength=0.13, width=1.1, radius=0.04, zorder=4 - behind)
+        corners = (
+            left + behind,
+            card + behind,
+            right - 0.09 + behind,
+            card + 0.52 + behind,
+        )
+        drawing.box(
+            "attention",
+            *corners,
+            strength=0.13,
+            width=1.1,
+            radius=0.04,
+            zorder=4 - behind,
+        )
     drawing.label("attention", left + 0.10, card + 0.26, "Attention", weight="bold")
-    scores = 0.9 - 0.15 * np.array([[0, 3, 1, 4], [2, 0, 4, 1], [3, 1, 2, 5], [1, 4, 0, 2]])
+    scores = 0.9 - 0.15 * np.array(
+        [[0, 3, 1, 4], [2, 0, 4, 1], [3, 1, 2, 5], [1, 4, 0, 2]]
+    )
     weights = np.where(np.tri(4, dtype=bool), scores, np.nan)
     drawing.matrix("attention", left + 1.14, card + 0.068, scores)
-    drawing.arrow("attention", (left + 1.55, card + 0.26), (left + 1.73, card + 0.26), size=7.0)
+    drawing.arrow(
+        "attention", (left + 1.55, card + 0.26), (left + 1.73, card + 0.26), size=7.0
+    )
     drawing.matrix("attention", left + 1.75, card + 0.068, weights)
 
 
@@ -419,7 +469,11 @@ def _draw_margins(drawing: _Drawing) -> None:
         drawing.line("scaling", (x - 0.06, x + 0.06), (y, y))
     drawing.line("scaling", (x, x), _BLOCK)
     drawing.label(
-        "scaling", x + 0.17, sum(_BLOCK) / 2, "scaling: deeper, wider, more text", **turned
+        "scaling",
+        x + 0.17,
+        sum(_BLOCK) / 2,
+        "scaling: deeper, wider, more text",
+        **turned,
     )
 
 
@@ -455,7 +509,9 @@ def loss_curves(
             or ``measure`` or ``faint`` names an unknown curve.
     """
     if not curves:
-        raise ValueError("curves is empty; give at least one name with its steps and losses")
+        raise ValueError(
+            "curves is empty; give at least one name with its steps and losses"
+        )
     points = {name: tuple(map(_array, pair)) for name, pair in curves.items()}
     for name, (steps, losses) in points.items():
         if steps.shape != losses.shape or steps.ndim != 1 or not steps.size:
@@ -466,7 +522,9 @@ def loss_curves(
     measure = list(points)[-1] if measure is None else measure
     for name in (measure, *faint):
         if name not in points:
-            raise ValueError(f"there is no curve {name!r}; the curves are {', '.join(points)}")
+            raise ValueError(
+                f"there is no curve {name!r}; the curves are {', '.join(points)}"
+            )
     with style():
         ax = _axes(ax)
         for name, (steps, losses) in points.items():
@@ -498,7 +556,13 @@ def _draw_floor(ax: Axes, floor: float, step: float, loss: float) -> None:
         bbox=backed,
     )
     if loss - floor > 0.04 * (top - floor):
-        arrow = {"arrowstyle": "<->", "color": INK, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
+        arrow = {
+            "arrowstyle": "<->",
+            "color": INK,
+            "shrinkA": 0,
+            "shrinkB": 0,
+            "mutation_scale": 7,
+        }
         ax.annotate("", (step, floor), (step, loss), arrowprops=arrow)
 
 
@@ -540,11 +604,15 @@ def heatmap(
     """
     values = _array(matrix)
     if values.ndim != 2 or not values.size:
-        raise ValueError(f"matrix has shape {values.shape}; it must have rows and columns")
+        raise ValueError(
+            f"matrix has shape {values.shape}; it must have rows and columns"
+        )
     rows, columns = values.shape
     for name, labels, size in (("row", row_labels, rows), ("col", col_labels, columns)):
         if labels is not None and len(labels) != size:
-            raise ValueError(f"{len(labels)} {name}_labels for a matrix of shape {values.shape}")
+            raise ValueError(
+                f"{len(labels)} {name}_labels for a matrix of shape {values.shape}"
+            )
     finite = values[np.isfinite(values)]
     if limits is None:
         largest = float(np.abs(finite).max(initial=0)) or 1.0
@@ -556,7 +624,11 @@ def heatmap(
             ax = _axes(None, (width, height))
         colours = (SIGNED if signed else WEIGHTS).with_extremes(bad="#ECEEF1")
         image = ax.imshow(
-            values, cmap=colours, vmin=limits[0], vmax=limits[1], interpolation="nearest"
+            values,
+            cmap=colours,
+            vmin=limits[0],
+            vmax=limits[1],
+            interpolation="nearest",
         )
         ax.grid(False)
         ax.spines[:].set_visible(False)
@@ -573,7 +645,9 @@ def heatmap(
         if decimals is not None:
             _write_values(image, values, decimals)
         if colour_label is not None:
-            bar = ax.figure.colorbar(image, ax=ax, label=colour_label, shrink=0.85, aspect=25)
+            bar = ax.figure.colorbar(
+                image, ax=ax, label=colour_label, shrink=0.85, aspect=25
+            )
             bar.outline.set_visible(False)
             bar.ax.tick_params(length=0)
     return ax
@@ -658,4 +732,6 @@ def _token(label: str) -> str:
     """Make a token's white space visible, and leave the words of other labels alone."""
     text = str(label)
     stripped = text.lstrip(" ")
-    return "·" * (len(text) - len(stripped)) + stripped.replace("\n", "↵").replace("\t", "⇥")
+    return "·" * (len(text) - len(stripped)) + stripped.replace("\n", "↵").replace(
+        "\t", "⇥"
+    )

@@ -22,7 +22,14 @@ from torch import Tensor
 
 from decoder_only.model import GPTConfig
 
-__all__ = ["from_gpt2", "from_llama", "gpt2_config", "llama_config", "to_gpt2", "to_llama"]
+__all__ = [
+    "from_gpt2",
+    "from_llama",
+    "gpt2_config",
+    "llama_config",
+    "to_gpt2",
+    "to_llama",
+]
 
 # Theirs, the axes (theirs -> ours where they differ), ours. "*" is the number of the block; axes
 # carry the book's letters, with hk and gk for merged heads; a tensor of theirs that holds several
@@ -82,7 +89,9 @@ def from_gpt2(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Source: Radford et al. (2019), as published.
     """
-    return _to_ours({n.removeprefix("transformer."): x for n, x in state_dict.items()}, GPT2)
+    return _to_ours(
+        {n.removeprefix("transformer."): x for n, x in state_dict.items()}, GPT2
+    )
 
 
 def to_gpt2(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -93,7 +102,10 @@ def to_gpt2(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
             offsets everywhere, as many heads of keys as of queries, no gate.
     """
     theirs = _to_theirs(state_dict, GPT2)
-    return {n if n.startswith("lm_head.") else f"transformer.{n}": x for n, x in theirs.items()}
+    return {
+        n if n.startswith("lm_head.") else f"transformer.{n}": x
+        for n, x in theirs.items()
+    }
 
 
 def from_llama(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -199,21 +211,30 @@ class _Row(NamedTuple):
 
 def _rows(table: str, given: Iterable[str]) -> list[_Row]:
     """The table, its lines for blocks repeated for every block that the given names mention."""
-    numbers = [int(number) for name in given for number in re.findall(r"\.(\d+)\.", f".{name}")]
+    numbers = [
+        int(number) for name in given for number in re.findall(r"\.(\d+)\.", f".{name}")
+    ]
     rows = []
     for line in table.strip().splitlines():
         theirs, axes, ours = re.split(r"\s{2,}", line)
         their_axes, our_axes = axes.split(" -> ") if "->" in axes else (axes, axes)
         before, parts, after = re.fullmatch(r"([^{]*)(?:{(.*)})?(.*)", ours).groups("")
         for layer in range(max(numbers, default=0) + 1) if "*" in theirs else [0]:
-            names = [f"{before}{part}{after}".replace("*", str(layer)) for part in parts.split(",")]
-            rows.append(_Row(theirs.replace("*", str(layer)), their_axes, our_axes, names))
+            names = [
+                f"{before}{part}{after}".replace("*", str(layer))
+                for part in parts.split(",")
+            ]
+            rows.append(
+                _Row(theirs.replace("*", str(layer)), their_axes, our_axes, names)
+            )
     return rows
 
 
 def _to_ours(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor]:
     rows = _rows(table, state_dict)
-    state_dict = {name: x for name, x in state_dict.items() if not CONSTANTS.search(name)}
+    state_dict = {
+        name: x for name, x in state_dict.items() if not CONSTANTS.search(name)
+    }
     _share_head(state_dict, embedding=rows[0].theirs, head=rows[-1].theirs)
     _compare_names(state_dict, expected=[row.theirs for row in rows])
     converted: dict[str, Tensor] = {}
@@ -222,10 +243,14 @@ def _to_ours(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor]:
         tensor, n = state_dict[row.theirs], len(row.ours)
         try:
             stacked = rearrange(
-                tensor, f"{row.their_axes} -> {row.our_axes}", **({"n": n} if n > 1 else {})
+                tensor,
+                f"{row.their_axes} -> {row.our_axes}",
+                **({"n": n} if n > 1 else {}),
             )
         except EinopsError:
-            _refuse_shape(row.theirs, tensor, row.their_axes + (f", n = {n}" if n > 1 else ""))
+            _refuse_shape(
+                row.theirs, tensor, row.their_axes + (f", n = {n}" if n > 1 else "")
+            )
         for name, x in zip(row.ours, stacked if n > 1 else [stacked], strict=True):
             _check_sizes(row.theirs, x, row.our_axes.removeprefix("n "), seen)
             converted[name] = x.contiguous()
@@ -270,18 +295,24 @@ def _first(names: list[str], n: int = 4) -> str:
     return (", ".join(names[:n]) or "nothing") + more
 
 
-def _check_sizes(name: str, tensor: Tensor, axes: str, seen: dict[str, tuple[int, str]]) -> None:
+def _check_sizes(
+    name: str, tensor: Tensor, axes: str, seen: dict[str, tuple[int, str]]
+) -> None:
     """Each letter has one size throughout; `seen` remembers it, and where it was met first."""
     if tensor.ndim != len(axes.split()):
         _refuse_shape(name, tensor, axes)
     for letter, size in parse_shape(tensor, axes).items():
         known, origin = seen.setdefault(letter, (size, name))
         if size != known:
-            raise ValueError(f"{name} has {letter} = {size}, but {origin} has {letter} = {known}")
+            raise ValueError(
+                f"{name} has {letter} = {size}, but {origin} has {letter} = {known}"
+            )
 
 
 def _refuse_shape(name: str, tensor: Tensor, axes: str) -> NoReturn:
-    raise ValueError(f"{name} has shape {tuple(tensor.shape)}, which does not fit [{axes}]")
+    raise ValueError(
+        f"{name} has shape {tuple(tensor.shape)}, which does not fit [{axes}]"
+    )
 
 
 def _refuse(settings: Mapping[str, object], **computed: object) -> None:

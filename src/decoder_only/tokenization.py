@@ -71,7 +71,9 @@ GPT2_PATTERN = "|".join(
 It is the pattern that tiktoken ships; the ids are those of GPT-2's original pattern."""
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-GPT2_BYTE_ORDER = bytes(_PRINTABLE + [byte for byte in range(256) if byte not in _PRINTABLE])
+GPT2_BYTE_ORDER = bytes(
+    _PRINTABLE + [byte for byte in range(256) if byte not in _PRINTABLE]
+)
 """GPT-2 numbers the bytes that print first: entry i is the byte whose id is i."""
 
 _BYTE_ORDER = bytes(range(256))
@@ -111,7 +113,9 @@ def pretokenize(text: str, pattern: str = GPT2_PATTERN) -> Iterator[str]:
         )
 
 
-def count_pretokens(documents: Iterable[str], pattern: str = GPT2_PATTERN) -> Counter[str]:
+def count_pretokens(
+    documents: Iterable[str], pattern: str = GPT2_PATTERN
+) -> Counter[str]:
     """Count the distinct words of a stream of documents.
 
     Text repeats itself, so this is where a corpus becomes small: a megabyte of Shakespeare has
@@ -135,7 +139,9 @@ def spell(word: str, byte_order: bytes = _BYTE_ORDER) -> str:
 
 def _spell_bytes(word: bytes, byte_order: bytes) -> str:
     ids_of_bytes = bytes.maketrans(byte_order, _BYTE_ORDER)
-    return word.translate(ids_of_bytes).decode("latin-1")  # byte i is character i in Latin-1
+    return word.translate(ids_of_bytes).decode(
+        "latin-1"
+    )  # byte i is character i in Latin-1
 
 
 # --------------------------------------------------------------------------------------------------
@@ -163,7 +169,9 @@ def count_pairs(word_counts: Mapping[str, int]) -> Counter[str]:
     return pair_counts
 
 
-def learn_merges(word_counts: Mapping[str, int], n_merges: int) -> list[tuple[int, int]]:
+def learn_merges(
+    word_counts: Mapping[str, int], n_merges: int
+) -> list[tuple[int, int]]:
     """Find the merges: again and again, the most frequent pair becomes the next token.
 
     The definition recounts all pairs after every merge. Here a merge costs only as much as the
@@ -210,7 +218,9 @@ def learn_merges(word_counts: Mapping[str, int], n_merges: int) -> list[tuple[in
     return merges
 
 
-def _pop_most_frequent(heap: list[tuple[int, str]], pair_counts: Mapping[str, int]) -> str | None:
+def _pop_most_frequent(
+    heap: list[tuple[int, str]], pair_counts: Mapping[str, int]
+) -> str | None:
     """Take the most frequent pair from the heap, or None when no pair is left.
 
     A count only falls once its pair is on the heap, and nobody tells the heap. So an entry promises
@@ -249,7 +259,9 @@ def apply_merges(word: str, merged: Mapping[str, str]) -> Iterator[str]:
     """
     yield word
     while candidates := [pair for pair in _pairs(word) if pair in merged]:
-        pair = min(candidates, key=merged.__getitem__)  # ids grow in the order of learning
+        pair = min(
+            candidates, key=merged.__getitem__
+        )  # ids grow in the order of learning
         word = word.replace(pair, merged[pair])
         yield word
 
@@ -321,7 +333,9 @@ class BytePairTokenizer:
         """
         *_, pair = apply_merges(_spell_bytes(token, self._byte_order), self._merged)
         if len(pair) != 2:
-            raise ValueError(f"earlier merges leave {len(pair)} tokens of {token!r}, not two")
+            raise ValueError(
+                f"earlier merges leave {len(pair)} tokens of {token!r}, not two"
+            )
         self._merged[pair] = chr(len(self._vocabulary))
         self._merges.append((ord(pair[0]), ord(pair[1])))
         self._vocabulary.append(token)
@@ -368,7 +382,9 @@ class BytePairTokenizer:
         _check_vocab_size(vocab_size, len(special_tokens))
         counts = count_pretokens(_documents(text), pattern)
         if not counts:
-            raise ValueError("there is no text to train on: the text, or each document, is empty")
+            raise ValueError(
+                "there is no text to train on: the text, or each document, is empty"
+            )
         words = {spell(word, byte_order): count for word, count in counts.items()}
         n_merges = vocab_size - 256 - len(special_tokens)
         merges = learn_merges(words, n_merges)
@@ -379,7 +395,12 @@ class BytePairTokenizer:
                 f"{len(merges)} merges, {len(special_tokens)} special): by then each of its words "
                 f"is one token. Train on more text, or ask for {full} tokens or fewer"
             )
-        return cls(merges, special_tokens=special_tokens, pattern=pattern, byte_order=byte_order)
+        return cls(
+            merges,
+            special_tokens=special_tokens,
+            pattern=pattern,
+            byte_order=byte_order,
+        )
 
     # ------------------------------------------------------------------ what it is
 
@@ -411,7 +432,9 @@ class BytePairTokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all that decides the ids; files of ids carry it, to be read with the same."""
-        canonical = json.dumps(self._definition(), sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(
+            self._definition(), sort_keys=True, separators=(",", ":")
+        )
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
     def _definition(self) -> dict[str, object]:
@@ -456,7 +479,11 @@ class BytePairTokenizer:
         either = "|".join(map(regex.escape, sorted(allowed)))
         ids = []
         for part in regex.split(f"({either})", text) if allowed else [text]:
-            ids += [self._special_tokens[part]] if part in allowed else self._encode_ordinary(part)
+            ids += (
+                [self._special_tokens[part]]
+                if part in allowed
+                else self._encode_ordinary(part)
+            )
         return ids
 
     def encode_bytes(self, data: bytes) -> list[int]:
@@ -484,7 +511,9 @@ class BytePairTokenizer:
             As `encode`, with the number of the document.
         """
         if isinstance(texts, str):
-            raise TypeError("texts must be an iterable of str; for one text, write [text]")
+            raise TypeError(
+                "texts must be an iterable of str; for one text, write [text]"
+            )
         return self._tiktoken.encode_batch(
             list(_documents(texts)),
             num_threads=num_threads,
@@ -501,7 +530,9 @@ class BytePairTokenizer:
         _check_text(word)
         words = list(pretokenize(word, self._pattern))
         if len(words) != 1:
-            raise ValueError(f"merge_steps takes one word, but {word!r} is cut into {words}")
+            raise ValueError(
+                f"merge_steps takes one word, but {word!r} is cut into {words}"
+            )
         for spelling in apply_merges(spell(word, self._byte_order), self._merged):
             yield [ord(token) for token in spelling]
 
@@ -524,7 +555,9 @@ class BytePairTokenizer:
         if allowed_special == "all":
             return set(self._special_tokens)
         if isinstance(allowed_special, str):
-            raise TypeError(f"allowed_special must be 'all' or a set, got {allowed_special!r}")
+            raise TypeError(
+                f"allowed_special must be 'all' or a set, got {allowed_special!r}"
+            )
         unknown = set(allowed_special) - set(self._special_tokens)
         if unknown:
             raise ValueError(
@@ -572,7 +605,9 @@ class BytePairTokenizer:
             space: what to show for a space, for example "·".
         """
         text = self.token_bytes(id).decode("utf-8", "backslashreplace")
-        shown = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in text]
+        shown = [
+            c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+        ]
         return "".join(shown).replace(" ", space)
 
     def _checked(self, ids: Iterable[SupportsIndex]) -> list[int]:
@@ -605,8 +640,14 @@ class BytePairTokenizer:
         """
         path = Path(path)
         if not path.parent.is_dir():
-            raise FileNotFoundError(f"cannot save {path}: there is no folder {path.parent}")
-        header = {"format": _FILE_FORMAT, "version": _FILE_VERSION, "sha256": self.fingerprint}
+            raise FileNotFoundError(
+                f"cannot save {path}: there is no folder {path.parent}"
+            )
+        header = {
+            "format": _FILE_FORMAT,
+            "version": _FILE_VERSION,
+            "sha256": self.fingerprint,
+        }
         _write_atomically(path, json.dumps(header | self._definition()).encode("ascii"))
 
     @classmethod
@@ -691,7 +732,9 @@ def _documents(text: str | Iterable[str]) -> Iterator[str]:
         _check_text(text)
         yield text
     elif isinstance(text, bytes) or not isinstance(text, Iterable):
-        raise TypeError(f"the text must be a str or an iterable of str, got {_kind(text)}")
+        raise TypeError(
+            f"the text must be a str or an iterable of str, got {_kind(text)}"
+        )
     else:
         for number, document in enumerate(text):
             _check_text(document, f"document {number}")
@@ -738,7 +781,9 @@ def _check_pattern(pattern: str) -> None:
     try:
         regex.compile(pattern)
     except regex.error as error:
-        raise ValueError(f"the pattern {pattern!r} is no regular expression: {error}") from error
+        raise ValueError(
+            f"the pattern {pattern!r} is no regular expression: {error}"
+        ) from error
 
 
 def _check_byte_order(byte_order: bytes) -> None:
@@ -756,7 +801,9 @@ def _check_vocab_size(vocab_size: int, n_special: int) -> None:
             f"need {smallest}"
         )
     if vocab_size > largest:
-        raise ValueError(f"vocab_size is {vocab_size}; the largest possible is {largest}")
+        raise ValueError(
+            f"vocab_size is {vocab_size}; the largest possible is {largest}"
+        )
 
 
 def _kind(value: object) -> str:
@@ -795,7 +842,9 @@ def _read_definition(path: Path) -> dict[str, object]:
             f"{path} is not a tokenizer file, or a damaged or truncated one: {error}"
         ) from error
     if not isinstance(content, dict) or content.get("format") != _FILE_FORMAT:
-        raise ValueError(f"{path} is not a tokenizer file: it does not say {_FILE_FORMAT!r}")
+        raise ValueError(
+            f"{path} is not a tokenizer file: it does not say {_FILE_FORMAT!r}"
+        )
     if content.get("version") != _FILE_VERSION:
         raise ValueError(
             f"{path} has version {content.get('version')!r} of the tokenizer file; this program "
@@ -833,7 +882,9 @@ def _as_tiktoken_reads(text: str) -> str:
 def _members(category: str, characters: str) -> tuple[set[str], set[str]]:
     """Which of the characters belong to a Unicode category: by `regex`, and by tiktoken."""
     found = _members_by_tiktoken(category).encode_ordinary(characters)
-    return set(regex.findall(rf"\p{{{category}}}", characters)), set(bytes(found).decode("utf-8"))
+    return set(regex.findall(rf"\p{{{category}}}", characters)), set(
+        bytes(found).decode("utf-8")
+    )
 
 
 @cache
@@ -841,5 +892,8 @@ def _members_by_tiktoken(category: str) -> tiktoken.Encoding:
     """An encoding that keeps the characters of one category, as bytes, and drops the others."""
     bytes_alone = {bytes([byte]): byte for byte in range(256)}
     return tiktoken.Encoding(
-        category, pat_str=rf"\p{{{category}}}", mergeable_ranks=bytes_alone, special_tokens={}
+        category,
+        pat_str=rf"\p{{{category}}}",
+        mergeable_ranks=bytes_alone,
+        special_tokens={},
     )

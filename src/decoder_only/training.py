@@ -75,7 +75,9 @@ class TrainConfig:
         for name in ("beta1", "beta2"):
             _require(self, name, lambda beta: 0 <= beta < 1, "at least 0 and below 1")
         _require(self, "learning_rate", lambda rate: rate > 0, "above 0")
-        _require(self, "seed", lambda seed: 0 <= seed < 2**31, "at least 0 and below 2^31")
+        _require(
+            self, "seed", lambda seed: 0 <= seed < 2**31, "at least 0 and below 2^31"
+        )
         for name in ("max_gradient_norm", "evaluate_every"):
             _require(self, name, lambda x: x is None or x > 0, "above 0, or None")
         if self.batch_size % self.accumulation:
@@ -185,7 +187,9 @@ def train(
         beta2=config.beta2,
     )
     floor = None if validation_data is None else validation_data.floor
-    with _Monitor(config, model=model, floor=floor, run=run, progress=progress) as monitor:
+    with _Monitor(
+        config, model=model, floor=floor, run=run, progress=progress
+    ) as monitor:
         for step in range(config.steps):
             torch.manual_seed(config.seed * 2**32 + step)  # what dropout draws from
             rate = _rate(step, config)
@@ -230,10 +234,14 @@ def train_step(
     optimizer.zero_grad(set_to_none=True)
     n_targets = (targets != IGNORED).sum()
     loss = torch.zeros((), device=inputs.device)
-    for part, wanted in zip(inputs.chunk(accumulation), targets.chunk(accumulation), strict=True):
+    for part, wanted in zip(
+        inputs.chunk(accumulation), targets.chunk(accumulation), strict=True
+    ):
         with autocast(inputs.device):
             # Each part's sum over the whole batch's count: the parts add up to the batch's mean.
-            part_loss = next_token_loss(model(part), wanted, reduction="sum") / n_targets
+            part_loss = (
+                next_token_loss(model(part), wanted, reduction="sum") / n_targets
+            )
         part_loss.backward()
         loss += part_loss.detach()
     if max_gradient_norm is not None:
@@ -279,7 +287,9 @@ def _rate(step: int, config: TrainConfig) -> float:
     )
 
 
-def _batch(corpus: Corpus, step: int, model: GPT, config: TrainConfig) -> tuple[Tensor, Tensor]:
+def _batch(
+    corpus: Corpus, step: int, model: GPT, config: TrainConfig
+) -> tuple[Tensor, Tensor]:
     inputs, targets = training_batch(
         corpus,
         batch_size=config.batch_size,
@@ -308,7 +318,9 @@ class _Monitor:
         progress: bool,
     ) -> None:
         self.config, self.floor, self.run = config, floor, run
-        self.history = History(tokens_per_step=config.batch_size * model.config.context_length)
+        self.history = History(
+            tokens_per_step=config.batch_size * model.config.context_length
+        )
         self.unread: list[tuple[Tensor, float]] = []
         self.n_steps = 0
         self.began = time.perf_counter()
@@ -327,7 +339,9 @@ class _Monitor:
 
     def evaluation_is_due(self) -> bool:
         every = self.config.evaluate_every
-        return self.n_steps == self.config.steps or bool(every and self.n_steps % every == 0)
+        return self.n_steps == self.config.steps or bool(
+            every and self.n_steps % every == 0
+        )
 
     def note_step(self, loss: Tensor, rate: float) -> None:
         """Keep a loss. Some are read together, because a GPU falls idle at each reading."""
@@ -366,7 +380,9 @@ class _Monitor:
 
     def _log(self, **record: float | int | None) -> None:
         if self.run is not None:
-            checkpoint.append_log(self.run, {**record, "seconds": round(self.history.seconds, 3)})
+            checkpoint.append_log(
+                self.run, {**record, "seconds": round(self.history.seconds, 3)}
+            )
 
     def _show(self, loss: float, n_steps: int) -> None:
         parts = [f"loss {loss:.3f}"]

@@ -7,7 +7,7 @@
 
 ``grammar`` is the engine: one program that a writer and a reader both run. ``lexicon`` holds the
 words, ``tales`` the stories, ``world`` decides what is true of whom, and ``language`` puts them
-together. No part of it needs torch. Chapter 7 (data).
+together. No part of it needs torch. Chapter 9.
 """
 
 from decoder_only.stories.language import (

@@ -24,7 +24,7 @@ The notation of templates:
     {winner:friend}   says nothing; remembers the friend as "winner", too
     <rule>            tells the rule of that name
 
-Chapter 7 (data) reads loss curves against the floor that this makes possible.
+Chapter 9 reads loss curves against the floor that this makes possible.
 """
 
 from __future__ import annotations
@@ -77,7 +77,11 @@ class Writer:
         self.parts.append(text)
 
     def choose(
-        self, choice: Choice | Draw, weights: Weights, used: Sequence[int], memory: Memory
+        self,
+        choice: Choice | Draw,
+        weights: Weights,
+        used: Sequence[int],
+        memory: Memory,
     ) -> int:
         index = weights.draw(self.random())
         while index in used:
@@ -100,7 +104,11 @@ class Reader:
         self.at += len(text)
 
     def choose(
-        self, choice: Choice | Draw, weights: Weights, used: Sequence[int], memory: Memory
+        self,
+        choice: Choice | Draw,
+        weights: Weights,
+        used: Sequence[int],
+        memory: Memory,
     ) -> int:
         index = choice.find(self.text, self.at, memory)
         if index is None:
@@ -120,7 +128,9 @@ class Departure(Exception):
 # ------------------------------------------------------------------------------ how things begin
 
 
-def opening(nodes: Sequence[Any], memory: Memory) -> tuple[str, Choice | Draw | None, Memory]:
+def opening(
+    nodes: Sequence[Any], memory: Memory
+) -> tuple[str, Choice | Draw | None, Memory]:
     """What the nodes say before their first choice, that choice, and the memory it meets."""
     said, ahead = "", list(reversed(nodes))
     while ahead:
@@ -205,7 +215,9 @@ class Choice:
 class Lexicon:
     """Words that can be drawn. Each entry is a dictionary of forms and of things known about it."""
 
-    def __init__(self, entries: Iterable[dict[str, Any]], weights: Iterable[int]) -> None:
+    def __init__(
+        self, entries: Iterable[dict[str, Any]], weights: Iterable[int]
+    ) -> None:
         self.entries = list(entries)
         self.weights = Weights(weights)
         self.forms: dict[str, tuple[dict[str, int], list[int]]] = {}
@@ -228,13 +240,17 @@ class Lexicon:
 class Draw:
     """A word from a lexicon that the story has not used yet; it is said and remembered."""
 
-    def __init__(self, name: str, lexicon: Lexicon | tuple[str, ...], form: str) -> None:
+    def __init__(
+        self, name: str, lexicon: Lexicon | tuple[str, ...], form: str
+    ) -> None:
         self.name = name
         self.source = lexicon
         self.form = form
 
     def lexicon(self, memory: Memory) -> Lexicon:
-        return self.source if type(self.source) is Lexicon else follow(self.source, memory)
+        return (
+            self.source if type(self.source) is Lexicon else follow(self.source, memory)
+        )
 
     def tell(self, teller: Writer | Reader, memory: Memory) -> None:
         lexicon = self.lexicon(memory)
@@ -334,7 +350,9 @@ class Grammar:
         for name, template in rules_of(source).items():
             self.rules[name] = self.compile(template)
         if missing := self.mentioned - set(self.rules):
-            raise ValueError(f"templates tell rules that are nowhere: {sorted(missing)}")
+            raise ValueError(
+                f"templates tell rules that are nowhere: {sorted(missing)}"
+            )
 
     def compile(self, template: str) -> Sequence[Any]:
         """The nodes of a template."""
@@ -343,7 +361,9 @@ class Grammar:
             weight = self.WEIGHT.match(tokens[0]) if tokens else None
             if weight:
                 tokens[0] = tokens[0][weight.end() :]
-            weighted.append((int(weight[1]) if weight else 1, [token for token in tokens if token]))
+            weighted.append(
+                (int(weight[1]) if weight else 1, [token for token in tokens if token])
+            )
         return self._nodes(weighted)
 
     def _alternatives(self, template: str) -> list[list[str]]:

@@ -5,7 +5,7 @@ For a model q and the language p, the expected loss on stories drawn from p is
     E[-log q(story)] = E[-log p(story)] + KL(p || q)  >=  E[-log p(story)],
 
 so -log p of the very stories that a model is evaluated on is the floor of its loss, and the gap to
-the floor is what is left to learn. Chapter 7 (data).
+the floor is what is left to learn. Chapter 9.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ VALIDATION_SHARE = 1 / 16
 
 def split_of(text: str) -> Split:
     """The split to which a story belongs, whatever seed wrote it: a matter of its CRC-32."""
-    return "validation" if zlib.crc32(text.encode()) < VALIDATION_SHARE * 2**32 else "train"
+    return (
+        "validation"
+        if zlib.crc32(text.encode()) < VALIDATION_SHARE * 2**32
+        else "train"
+    )
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,11 @@ class Explanation:
 
 
 def _head(text: str, width: int = 40) -> str:
-    return json.dumps(text[:width])[:-1] + ("..." if len(text) > width else '"') if text else ""
+    return (
+        json.dumps(text[:width])[:-1] + ("..." if len(text) > width else '"')
+        if text
+        else ""
+    )
 
 
 def _tail(text: str, width: int = 40) -> str:
@@ -134,7 +142,9 @@ class StoryLanguage:
     Raises ``TypeError`` or ``ValueError`` for sizes that no world can have.
     """
 
-    def __init__(self, *, seed: int = 0, n_characters: int = 1024, exponent: float = 1.0) -> None:
+    def __init__(
+        self, *, seed: int = 0, n_characters: int = 1024, exponent: float = 1.0
+    ) -> None:
         for name, value in (("seed", seed), ("n_characters", n_characters)):
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"{name} must be a whole number, got {value!r}")
@@ -150,7 +160,9 @@ class StoryLanguage:
         self.seed = seed
         self.n_characters = n_characters
         self.exponent = float(exponent)
-        self.grammar = build_grammar(seed=seed, n_characters=n_characters, exponent=exponent)
+        self.grammar = build_grammar(
+            seed=seed, n_characters=n_characters, exponent=exponent
+        )
         self._story = self.grammar.rules["story"]
 
     def __repr__(self) -> str:
@@ -254,8 +266,12 @@ class StoryLanguage:
         sizes = [len(story.text.encode()) for story in drawn]
         rate = sum(nats) / sum(sizes)
         # A ratio of two means: its error is that of the residuals, over the mean size.
-        residual = sum((n - rate * size) ** 2 for n, size in zip(nats, sizes, strict=True))
-        error = math.sqrt(residual / (n_stories - 1) / n_stories) / (sum(sizes) / n_stories)
+        residual = sum(
+            (n - rate * size) ** 2 for n, size in zip(nats, sizes, strict=True)
+        )
+        error = math.sqrt(residual / (n_stories - 1) / n_stories) / (
+            sum(sizes) / n_stories
+        )
         return Entropy(
             bits_per_byte=rate / math.log(2),
             standard_error=error / math.log(2),
@@ -304,9 +320,15 @@ def _furthest(
 
     agreements = [(agreement(lead), lead, share) for lead, share in expected]
     longest = max(length for length, _, _ in agreements)
-    agreeing = [(lead[longest:], share) for length, lead, share in agreements if length == longest]
+    agreeing = [
+        (lead[longest:], share)
+        for length, lead, share in agreements
+        if length == longest
+    ]
     total = math.fsum(share for _, share in agreeing)
-    ranked = sorted(((share / total, rest) for rest, share in agreeing), key=lambda pair: -pair[0])
+    ranked = sorted(
+        ((share / total, rest) for rest, share in agreeing), key=lambda pair: -pair[0]
+    )
     return start + longest, tuple((rest, share) for share, rest in ranked)
 
 
@@ -327,7 +349,10 @@ class _Meter(Reader):
         mine: list[tuple[str, float]] = []
         rivals: list[tuple[str, float]] = []
         for body, share in choice.alternatives(memory):
-            begun = [(lead, share * share_of_lead) for lead, share_of_lead in leads(body, memory)]
+            begun = [
+                (lead, share * share_of_lead)
+                for lead, share_of_lead in leads(body, memory)
+            ]
             taken = any(self.text.startswith(lead, self.at) for lead, _ in begun)
             (mine if taken else rivals).extend(begun)
         at, offset, posterior = self.at, 0, _posterior(mine, rivals)

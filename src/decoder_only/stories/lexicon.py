@@ -60,10 +60,16 @@ NAME_STARTS = _words("""
     Al Bar Bel Bram Cal Cor Dar Del Dor El Er Fal Fen Fin Gal Gar Hal Har Il Jar Jes Kal Kel Lan
     Lor Mar Mel Mor Nev Nor Ol Os Pel Per Quil Ran Ros Sal Sel Tal Tor Ul Ver Wil Yar Zel
 """)
-NAME_MIDDLES = _words("a e i o an en in on al el il ol ar er or as is us ad ed and end am em im om")
+NAME_MIDDLES = _words(
+    "a e i o an en in on al el il ol ar er or as is us ad ed and end am em im om"
+)
 NAME_ENDS = {
-    "she": _words("ba da dra la ka lia lotte mina na nelle ra rin ssa tha tilde vina wen"),
-    "he": _words("bert bin do dric fred kin lo lin mo mund ner rick son tin to vin win"),
+    "she": _words(
+        "ba da dra la ka lia lotte mina na nelle ra rin ssa tha tilde vina wen"
+    ),
+    "he": _words(
+        "bert bin do dric fred kin lo lin mo mund ner rick son tin to vin win"
+    ),
 }
 
 PET_NAMES = _words("""
@@ -75,24 +81,120 @@ PET_NAMES = _words("""
 
 # kind: sound, a verb for it; what it does when it is glad; what it gets up to; how it goes
 ANIMALS = {
-    "dog": ("Woof", "barked", "wagged {her} whole back half", "chewed a slipper", "trotted"),
-    "cat": ("Miaow", "mewed", "purred like a kettle", "slept in the bread basket", "strolled"),
+    "dog": (
+        "Woof",
+        "barked",
+        "wagged {her} whole back half",
+        "chewed a slipper",
+        "trotted",
+    ),
+    "cat": (
+        "Miaow",
+        "mewed",
+        "purred like a kettle",
+        "slept in the bread basket",
+        "strolled",
+    ),
     "goat": ("Meh", "bleated", "skipped sideways", "ate half a curtain", "skipped"),
-    "hen": ("Buk-buk", "clucked", "fluffed up like a cushion", "sat in the hat", "strutted"),
-    "duck": ("Quack", "quacked", "waggled {her} tail", "paddled in the sink", "waddled"),
-    "donkey": ("Hee-haw", "brayed", "twirled {her} ears", "leaned on the fence", "plodded"),
-    "rabbit": ("Thump", "thumped", "turned a small somersault", "nibbled the doormat", "hopped"),
-    "mouse": ("Eek", "squeaked", "danced on {her} hind legs", "hid in a sleeve", "scuttled"),
-    "tortoise": ("Hff", "puffed", "blinked twice", "walked under the sofa and stayed", "crept"),
-    "pig": ("Oink", "grunted", "curled {her} tail tighter", "ate the shopping list", "bustled"),
-    "magpie": ("Chack", "chattered", "bobbed up and down", "stole a teaspoon", "flapped"),
-    "goose": ("Honk", "honked", "stretched out {her} neck", "chased the postman", "marched"),
-    "parrot": ("Hello", "shrieked", "hung upside down", "said a rude word", "fluttered"),
+    "hen": (
+        "Buk-buk",
+        "clucked",
+        "fluffed up like a cushion",
+        "sat in the hat",
+        "strutted",
+    ),
+    "duck": (
+        "Quack",
+        "quacked",
+        "waggled {her} tail",
+        "paddled in the sink",
+        "waddled",
+    ),
+    "donkey": (
+        "Hee-haw",
+        "brayed",
+        "twirled {her} ears",
+        "leaned on the fence",
+        "plodded",
+    ),
+    "rabbit": (
+        "Thump",
+        "thumped",
+        "turned a small somersault",
+        "nibbled the doormat",
+        "hopped",
+    ),
+    "mouse": (
+        "Eek",
+        "squeaked",
+        "danced on {her} hind legs",
+        "hid in a sleeve",
+        "scuttled",
+    ),
+    "tortoise": (
+        "Hff",
+        "puffed",
+        "blinked twice",
+        "walked under the sofa and stayed",
+        "crept",
+    ),
+    "pig": (
+        "Oink",
+        "grunted",
+        "curled {her} tail tighter",
+        "ate the shopping list",
+        "bustled",
+    ),
+    "magpie": (
+        "Chack",
+        "chattered",
+        "bobbed up and down",
+        "stole a teaspoon",
+        "flapped",
+    ),
+    "goose": (
+        "Honk",
+        "honked",
+        "stretched out {her} neck",
+        "chased the postman",
+        "marched",
+    ),
+    "parrot": (
+        "Hello",
+        "shrieked",
+        "hung upside down",
+        "said a rude word",
+        "fluttered",
+    ),
     "pony": ("Hrrr", "whinnied", "tossed {her} mane", "ate somebody's hat", "clopped"),
-    "lamb": ("Baa", "baaed", "jumped with all four feet", "got stuck in a bucket", "pranced"),
-    "frog": ("Croak", "croaked", "puffed out {her} throat", "sat in the butter", "hopped"),
-    "ferret": ("Dook", "chuckled", "ran round in rings", "vanished into a boot", "darted"),
-    "owl": ("Hoo", "hooted", "turned {her} head right round", "sat on the clock", "flapped"),
+    "lamb": (
+        "Baa",
+        "baaed",
+        "jumped with all four feet",
+        "got stuck in a bucket",
+        "pranced",
+    ),
+    "frog": (
+        "Croak",
+        "croaked",
+        "puffed out {her} throat",
+        "sat in the butter",
+        "hopped",
+    ),
+    "ferret": (
+        "Dook",
+        "chuckled",
+        "ran round in rings",
+        "vanished into a boot",
+        "darted",
+    ),
+    "owl": (
+        "Hoo",
+        "hooted",
+        "turned {her} head right round",
+        "sat on the clock",
+        "flapped",
+    ),
 }
 
 FEARS = _phrases("""
@@ -250,13 +352,22 @@ PLACE_NAMES = _words("""
 """)
 # kind: how one is there, and nooks in which one can sit, hide or forget something
 PLACES = {
-    "Pond": ("by", "among the reeds, under the jetty, beside the duck house, on a mossy log"),
+    "Pond": (
+        "by",
+        "among the reeds, under the jetty, beside the duck house, on a mossy log",
+    ),
     "Wood": (
         "in",
         "in a hollow tree, under a heap of leaves, among the ferns, behind a fallen oak",
     ),
-    "Hill": ("on", "under a gorse bush, behind a flat stone, in the long grass, beside a molehill"),
-    "Farm": ("at", "in the hay loft, behind the milk churns, under the cart, beside the trough"),
+    "Hill": (
+        "on",
+        "under a gorse bush, behind a flat stone, in the long grass, beside a molehill",
+    ),
+    "Farm": (
+        "at",
+        "in the hay loft, behind the milk churns, under the cart, beside the trough",
+    ),
     "Mill": (
         "at",
         "between two flour sacks, under the wheel, on the back step, behind the grindstone",
@@ -265,29 +376,50 @@ PLACES = {
         "at",
         "under the first arch, on the stone ledge, in the nettles, beside the toll box",
     ),
-    "Green": ("on", "under the bench, behind the pump, beside the bandstand, in the flower bed"),
+    "Green": (
+        "on",
+        "under the bench, behind the pump, beside the bandstand, in the flower bed",
+    ),
     "Orchard": (
         "in",
         "in the fork of a tree, under a ladder, beside the beehives, in a fruit crate",
     ),
-    "Beach": ("on", "in a rock pool, behind a sandcastle, under a rowing boat, between two dunes"),
-    "Market": ("at", "under the fish stall, behind the barrels, among the flower pots, in a crate"),
+    "Beach": (
+        "on",
+        "in a rock pool, behind a sandcastle, under a rowing boat, between two dunes",
+    ),
+    "Market": (
+        "at",
+        "under the fish stall, behind the barrels, among the flower pots, in a crate",
+    ),
     "Station": (
         "at",
         "under the big clock, behind the ticket box, on a trolley, beside the tracks",
     ),
-    "Meadow": ("in", "beside the stile, in a ring of daisies, under the hedge, behind a haystack"),
+    "Meadow": (
+        "in",
+        "beside the stile, in a ring of daisies, under the hedge, behind a haystack",
+    ),
     "Brook": (
         "by",
         "between two stones, under the willow, on a sandbank, beside the stepping stones",
     ),
-    "Castle": ("at", "behind the drawbridge, in the tower, under the stairs, on top of the wall"),
+    "Castle": (
+        "at",
+        "behind the drawbridge, in the tower, under the stairs, on top of the wall",
+    ),
     "Garden": (
         "in",
         "behind the rain barrel, under the rhubarb, in the toolshed, beside the gnome",
     ),
-    "Harbour": ("at", "in a coil of rope, behind the lobster pots, under a net, on the last step"),
-    "Park": ("in", "beside the fountain, under the slide, behind the statue, in the rose bed"),
+    "Harbour": (
+        "at",
+        "in a coil of rope, behind the lobster pots, under a net, on the last step",
+    ),
+    "Park": (
+        "in",
+        "beside the fountain, under the slide, behind the statue, in the rose bed",
+    ),
     "Library": (
         "at",
         "between two atlases, under the long table, behind the globe, on the top shelf",
@@ -410,15 +542,24 @@ ODDS = _phrases("""
 # what children build: how it goes well, how it goes badly
 CRAFTS = {
     "raft": ("floated, and so did they", "sank, but slowly"),
-    "cart": ("rolled down the slope like thunder", "lost a wheel, and then another wheel"),
+    "cart": (
+        "rolled down the slope like thunder",
+        "lost a wheel, and then another wheel",
+    ),
     "tree house": ("held all of them and a picnic", "came down in the night"),
     "flying machine": ("flew as far as the hedge", "stayed on the ground and hummed"),
     "scarecrow": ("scared one crow", "made the crows laugh"),
     "den": ("kept out the wind and the grown-ups", "fell in when somebody sneezed"),
     "submarine": ("dived and came up again", "filled with tadpoles"),
-    "puppet theatre": ("was sold out on the first night", "folded up during the best part"),
+    "puppet theatre": (
+        "was sold out on the first night",
+        "folded up during the best part",
+    ),
     "windmill": ("turned all day", "turned once and flew away"),
-    "telescope": ("showed them the moon, and a man cleaning his teeth", "showed only eyelashes"),
+    "telescope": (
+        "showed them the moon, and a man cleaning his teeth",
+        "showed only eyelashes",
+    ),
     "soapbox racer": ("won against a bicycle", "went backwards"),
     "bridge": ("carried them across, one by one", "was a little too short"),
 }

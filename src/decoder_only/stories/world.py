@@ -5,7 +5,7 @@ treasure, a place to go, a fear and some habits. They are drawn with heavy-taile
 weights: the r-th most common person is r ** -exponent as likely as the first, and things, foods,
 places and the like have a lighter tail, of half that exponent. But once drawn, the facts are as
 fixed for the thousandth person as they are for the first, and to know them takes memory.
-Chapter 7 (data).
+Chapter 9.
 """
 
 from __future__ import annotations
@@ -24,13 +24,36 @@ MOST_CHARACTERS = 16384
 Record = dict[str, Any]
 
 PRONOUNS = {
-    "she": {"she": "she", "her": "her", "him": "her", "herself": "herself", "child": "girl"},
-    "he": {"she": "he", "her": "his", "him": "him", "herself": "himself", "child": "boy"},
+    "she": {
+        "she": "she",
+        "her": "her",
+        "him": "her",
+        "herself": "herself",
+        "child": "girl",
+    },
+    "he": {
+        "she": "he",
+        "her": "his",
+        "him": "him",
+        "herself": "himself",
+        "child": "boy",
+    },
 }
 # Templates may say {friend} for {hero.friend}: the hero is on every page.
 OF_THE_HERO = (
     *("she", "her", "him", "herself", "She", "Her", "child"),
-    *("friend", "pet", "food", "toy", "haunt", "home", "street", "fear", "hobby", "habit"),
+    *(
+        "friend",
+        "pet",
+        "food",
+        "toy",
+        "haunt",
+        "home",
+        "street",
+        "fear",
+        "hobby",
+        "habit",
+    ),
 )
 
 
@@ -41,7 +64,8 @@ def build_grammar(*, seed: int, n_characters: int, exponent: float) -> Grammar:
     lighter = exponent / 2
     lexicons = {
         name: Lexicon(
-            entries, zipf_weights(len(entries), exponent if name == "people" else lighter)
+            entries,
+            zipf_weights(len(entries), exponent if name == "people" else lighter),
         )
         for name, entries in {
             "people": people(rng, n_characters),
@@ -63,7 +87,9 @@ def build_grammar(*, seed: int, n_characters: int, exponent: float) -> Grammar:
     for person in lexicons["people"].entries:
         set_aside(person)
     grammar = Grammar(
-        TALES, lexicons=lexicons, shorthand={name: ("hero", name) for name in OF_THE_HERO}
+        TALES,
+        lexicons=lexicons,
+        shorthand={name: ("hero", name) for name in OF_THE_HERO},
     )
     compile_records(grammar)
     return grammar
@@ -76,7 +102,12 @@ def zipf_weights(size: int, exponent: float) -> list[int]:
 
 def shuffled(rng: Random, items: list[Any]) -> list[Any]:
     # random.shuffle may change between versions of Python; random.random does not.
-    return [item for _, _, item in sorted((rng.random(), i, item) for i, item in enumerate(items))]
+    return [
+        item
+        for _, _, item in sorted(
+            (rng.random(), i, item) for i, item in enumerate(items)
+        )
+    ]
 
 
 # ------------------------------------------------------------------------------------- records
@@ -84,7 +115,9 @@ def shuffled(rng: Random, items: list[Any]) -> list[Any]:
 
 def people(rng: Random, count: int) -> list[Record]:
     """Common names first, then as many names put together from syllables as are wanted."""
-    common = [(name, "she") for name in words.GIRLS] + [(name, "he") for name in words.BOYS]
+    common = [(name, "she") for name in words.GIRLS] + [
+        (name, "he") for name in words.BOYS
+    ]
     built = [
         (start + middle + end, she)
         for start in words.NAME_STARTS
@@ -103,7 +136,8 @@ def people(rng: Random, count: int) -> list[Record]:
             names[name] = she
             beginnings |= starts
     return [
-        {"text": name, "close": "<close.friend>", **pronouns(she)} for name, she in names.items()
+        {"text": name, "close": "<close.friend>", **pronouns(she)}
+        for name, she in names.items()
     ]
 
 
@@ -135,7 +169,13 @@ def foods() -> list[Record]:
             "some": some.format(flavour),
             "it": it,
         }
-        | dict(zip(("is", "was"), ("is", "was") if it == "it" else ("are", "were"), strict=True))
+        | dict(
+            zip(
+                ("is", "was"),
+                ("is", "was") if it == "it" else ("are", "were"),
+                strict=True,
+            )
+        )
         | {"close": "<close.food>"}
         for flavour in words.FLAVOURS
         for dish, (some, it) in words.DISHES.items()
@@ -145,11 +185,21 @@ def foods() -> list[Record]:
 def places() -> list[Record]:
     found = []
     for kind, (at, nooks) in words.PLACES.items():
-        spots = [{"text": nook, "Text": nook.capitalize()} for nook in nooks.split(", ")]
+        spots = [
+            {"text": nook, "Text": nook.capitalize()} for nook in nooks.split(", ")
+        ]
         corners = Lexicon(spots, [1] * len(spots))
-        named = [f"the {kind.lower()}", *(f"{name} {kind}" for name in words.PLACE_NAMES)]
+        named = [
+            f"the {kind.lower()}",
+            *(f"{name} {kind}" for name in words.PLACE_NAMES),
+        ]
         found += [
-            {"text": name, "at": f"{at} {name}", "nooks": corners, "close": "<close.haunt>"}
+            {
+                "text": name,
+                "at": f"{at} {name}",
+                "nooks": corners,
+                "close": "<close.haunt>",
+            }
             for name in named
         ]
     return found
@@ -174,7 +224,16 @@ def odds() -> list[Record]:
 
 
 def numbers() -> list[Record]:
-    tens = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+    tens = [
+        "twenty",
+        "thirty",
+        "forty",
+        "fifty",
+        "sixty",
+        "seventy",
+        "eighty",
+        "ninety",
+    ]
     units = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     return [{"text": f"{ten}-{unit}"} for ten in tens for unit in units]
 
@@ -213,7 +272,9 @@ def days() -> list[Record]:
 # --------------------------------------------------------------------------------------- facts
 
 
-def settle(rng: Random, person: Record, lexicons: dict[str, Lexicon], exponent: float) -> None:
+def settle(
+    rng: Random, person: Record, lexicons: dict[str, Lexicon], exponent: float
+) -> None:
     """Decides, once and for all, what is true of a person."""
 
     def pick(options: list[Any]) -> Any:
@@ -234,14 +295,22 @@ def settle(rng: Random, person: Record, lexicons: dict[str, Lexicon], exponent: 
     fear = pick(words.FEARS)
     person["fear"] = {"text": fear, "Text": fear.capitalize(), "close": "<close.fear>"}
     person["hobby"] = {"text": pick(words.HOBBIES), "close": "<close.hobby>"}
-    person["habit"] = {"text": pick(words.HABITS).format(**person), "close": "<close.habit>"}
+    person["habit"] = {
+        "text": pick(words.HABITS).format(**person),
+        "close": "<close.habit>",
+    }
     person["pet"] = pet(pick, "she" if rng.random() < 0.5 else "he")
 
 
 def pet(pick: Any, she: str) -> Record:
     kind = pick(list(words.ANIMALS))
     sound, cried, glad, naughty, went = words.ANIMALS[kind]
-    known = {"text": pick(words.PET_NAMES), "kind": kind, "a": with_article(kind), "sound": sound}
+    known = {
+        "text": pick(words.PET_NAMES),
+        "kind": kind,
+        "a": with_article(kind),
+        "sound": sound,
+    }
     known |= {"cried": cried, "naughty": naughty, "went": went, "close": "<close.pet>"}
     own = pronouns(she)
     return {**known, **own, "glad": glad.format(**own)}
