@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import re
 import sys
 import zlib
 from itertools import islice, pairwise
@@ -363,6 +364,7 @@ def test_stories_are_plain_text_of_the_promised_length(language):
         for wrong in ("  ", " .", " ,", "..", ",,", "[", "{", "<", "|", "\n"):
             assert wrong not in text.replace(" ...", ""), (wrong, text)
         assert text.count('"') % 2 == 0
+        assert not re.search("[.!?] [a-z]", text), text
         words = text.replace('"', " ").split()
         for article, word in pairwise(words):
             if article in ("a", "A"):
