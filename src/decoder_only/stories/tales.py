@@ -554,7 +554,7 @@ build.work:
 build.test:
 - They [took|dragged|carried|rolled] it to {place=places}. The {craft}
   [{craft.well}|{craft.badly}].
-- {place=places} was the place to try it. The {craft} [{craft.well}|{craft.badly}].
+- {place=places.Text} was the place to try it. The {craft} [{craft.well}|{craft.badly}].
 
 build.after:
 - "The next one will be [bigger|red|smaller|yours|made of cheese]," <said> {friend}[ <how>|].
@@ -891,7 +891,7 @@ close.friend:
 
 close.haunt:
 - The next morning {she} was {haunt.at} again, as if nothing had happened.
-- {haunt} is still there, if you want to see where {hero} likes to sit.
+- {haunt.Text} is still there, if you want to see where {hero} likes to sit.
 
 close.habit:
 - {hero} {habit} [once more|one last time|again], just to be sure.

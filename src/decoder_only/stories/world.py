@@ -196,6 +196,7 @@ def places() -> list[Record]:
         found += [
             {
                 "text": name,
+                "Text": name[0].upper() + name[1:],
                 "at": f"{at} {name}",
                 "nooks": corners,
                 "close": "<close.haunt>",
