@@ -3,8 +3,8 @@
     decoder-only train --steps 1600 --evaluate-every 200 --out runs/story-model
     python tools/store_story_model.py runs/story-model
 
-The first command is the default training, a little longer; config.json, which is stored too, repeats
-all settings and the seed. The weights are rounded to bfloat16.
+The first command is the default training, a little longer. config.json, which is stored too,
+repeats all settings and the seed. The weights are rounded to bfloat16.
 """
 
 import sys

@@ -430,15 +430,21 @@ def _report(history: History, material: _Material) -> None:
 
 def _show_some(model: GPT, material: _Material, *, seed: int) -> None:
     """A few texts; of stories also how many of more are in the language."""
-    settings = {"generator": torch.Generator().manual_seed(seed), "max_new_tokens": 300}
+    # A young model's likeliest words are its best ones.
+    settings = {
+        "generator": torch.Generator().manual_seed(seed),
+        "max_new_tokens": 300,
+        "temperature": 0.6,
+    }
     if material.language is None:
-        print("\nIt wrote:\n")
+        print("\nAt temperature 0.6 it wrote:\n")
         _show(write(model, material.tokenizer, "\n", from_start=False, **settings))
         return
     texts = write(model, material.tokenizer, count=24, **settings)
     n_stories = sum(material.language.log_prob(text) > -math.inf for text in texts)
     print(
-        f"\nIt wrote {len(texts)} texts; {n_stories} are stories of the language. Four of them:\n"
+        f"\nAt temperature 0.6 it wrote {len(texts)} texts, of which {n_stories} are stories "
+        "of the language. Four of them:\n"
     )
     _show(texts[:4], material.language)
 

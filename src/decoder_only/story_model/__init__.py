@@ -1,8 +1,8 @@
 """A small model that has learned the stories, for chapters that look inside a trained one.
 
 It is what `decoder-only train --steps 1600` makes of the built-in language in three minutes on two
-CPU cores, with its weights rounded to bfloat16 to stay small, and it is part of the package, so that every chapter
-looks at the same one. `tools/store_story_model.py` says how it was made.
+CPU cores, with its weights rounded to bfloat16 to stay small. It is part of the package, so that
+every chapter looks at the same one; `tools/store_story_model.py` says how it was made.
 """
 
 from pathlib import Path
