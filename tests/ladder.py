@@ -183,6 +183,8 @@ OPTIONS = {
     "qk_norm": (False, True),
     "bias": (False, True),
     "tied": (False, True),
+    "soft_cap": (None, 2.0),
+    "norm_eps": (1e-5, 1e-2),
     "initialization": ("gpt2", "zero"),
 }
 VARIANTS = [

@@ -148,11 +148,41 @@ def test_sinusoidal_positions_add_the_table_at_any_length():
     assert not list(positions.parameters())
     for length in (1, S, 5000):
         x = normal(1, length, D, seed=2, dtype=torch.float32, grad=False)
-        assert torch.equal(
-            positions(x) - x, (x + sinusoids(length, d_model=D, base=50.0)) - x
-        )
+        waves = sinusoids(length, d_model=D, base=50.0)
+        assert torch.equal(positions(x), math.sqrt(D) * x + waves)
     assert positions(x.bfloat16()).dtype == torch.bfloat16
     assert positions(x.double()).dtype == torch.float64
+
+
+def test_a_fresh_token_is_heard_beside_its_position():
+    """Without the factor, tokens would be 35 times fainter than positions at any width."""
+    d_model = 512
+    ids, positions = torch.arange(50)[None], SinusoidalPositions(d_model=d_model)
+    tokens = TokenEmbedding(vocab_size=50, d_model=d_model)(ids)
+    waves = sinusoids(50, d_model=d_model)
+    heard = (positions(tokens) - waves).square().mean().sqrt()
+    assert heard / waves.square().mean().sqrt() > 0.5
+
+
+@pytest.mark.parametrize("first", [1, 6])
+def test_positions_may_begin_anywhere(first):
+    """A sequence's later positions are placed the same alone as behind the earlier ones."""
+    x = normal(B, 9, D, seed=2, grad=False)
+    for positions in (
+        SinusoidalPositions(d_model=D),
+        LearnedPositions(context_length=9, d_model=D).double(),
+    ):
+        alone = positions(x[:, first:], first=first)
+        assert torch.equal(alone, positions(x)[:, first:])
+    heads = normal(B, H, 9, 4, seed=3, grad=False)
+    alone = rotary(heads[:, :, first:], first=first)
+    assert torch.equal(alone, rotary(heads)[:, :, first:])
+
+
+def test_learned_positions_refuse_to_begin_too_late():
+    positions = LearnedPositions(context_length=9, d_model=D)
+    with pytest.raises(ValueError, match="10 positions does not fit a table of 9"):
+        positions(torch.zeros(1, 4, D), first=6)
 
 
 @pytest.mark.parametrize(

@@ -295,7 +295,7 @@ class Parrot(GPT):
         )
         self.ids, self.given = ids, []
 
-    def forward(self, ids):
+    def forward(self, ids, cache=None):  # it keeps nothing, so it is given everything
         self.given.append(ids[0].tolist())
         logits = torch.zeros(*ids.shape, self.config.vocab_size)
         logits[:, -1, self.ids[ids.shape[1]]] = 50.0

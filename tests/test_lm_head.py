@@ -38,19 +38,39 @@ def test_head_equals_a_linear_map(dtype):
 
 
 def test_tied_head_reads_the_table_itself():
-    table = nn.Parameter(torch.randn(V, D))
+    table = nn.Embedding(V, D)
     head = LMHead(d_model=D, vocab_size=V, tied_to=table)
-    assert head.weight is table
+    assert head.weight is None
+    assert not list(head.parameters())
     with torch.no_grad():
-        table.mul_(2)
-    assert torch.equal(head(torch.eye(D)), table.T)
+        table.weight.mul_(2)
+    assert torch.equal(head(torch.eye(D)), table.weight.T)
+    table.weight = nn.Parameter(torch.randn(V, D))  # another one in its place
+    assert torch.equal(head(torch.eye(D)), table.weight.T)
 
 
 def test_a_head_cannot_be_tied_to_another_shape():
     with pytest.raises(
         ValueError, match=r"head of shape \(11, 7\) to a weight of shape \(7, 11\)"
     ):
-        LMHead(d_model=D, vocab_size=V, tied_to=nn.Parameter(torch.zeros(D, V)))
+        LMHead(d_model=D, vocab_size=V, tied_to=nn.Embedding(D, V))
+
+
+def test_soft_cap_bends_large_logits_and_leaves_small_ones():
+    free, capped = (LMHead(d_model=1, vocab_size=1, soft_cap=c) for c in (None, 15.0))
+    for head in (free, capped):
+        nn.init.ones_(head.weight)
+    x = torch.tensor([[-1e4], [-30.0], [-0.1], [0.0], [0.1], [30.0], [1e4]])
+    # tanh(2) = 0.9640
+    expected = torch.tensor([-15, -14.4604, -0.1, 0, 0.1, 14.4604, 15])[:, None]
+    torch.testing.assert_close(capped(x), expected, rtol=1e-4, atol=1e-4)
+    assert torch.equal(free(x), x)
+
+
+@pytest.mark.parametrize("soft_cap", [0.0, -1.0, math.nan])
+def test_a_cap_that_cannot_work_is_named(soft_cap):
+    with pytest.raises(ValueError, match=f"soft_cap={soft_cap} cannot work"):
+        LMHead(d_model=D, vocab_size=V, soft_cap=soft_cap)
 
 
 def test_a_head_of_its_own_starts_small():

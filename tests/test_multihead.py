@@ -241,6 +241,8 @@ def test_dropout_acts_on_weights_and_in_training_only():
         ({"n_kv_heads": 12}, r"n_kv_heads=12 must divide n_heads=6"),
         ({"n_kv_heads": 0}, r"n_kv_heads=0 must divide n_heads=6"),
         ({"n_heads": 0}, r"n_heads=0 cannot work: there must be at least one head"),
+        ({"head_dim": 5, "rotary_base": 1e4}, r"head_dim=5 cannot work with rotary"),
+        ({"window": 0}, r"window=0 cannot work: a query must see at least itself"),
     ],
     ids=str,
 )

@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as functional
 from ladder import PRECISIONS, compare, normal, randomize, results
 from torch import nn
 
-from decoder_only.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
+from decoder_only.normalization import LayerNorm, RMSNorm, fold, layer_norm, rms_norm
 
 B, S, D, F = 2, 5, 7, 11
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
@@ -142,3 +143,47 @@ def test_eps_is_where_it_belongs():
     inside = 1e-4 / math.sqrt(1e-8 + 1e-5)
     torch.testing.assert_close(LayerNorm(d_model=2).double()(x)[0, 0].item(), inside)
     torch.testing.assert_close(RMSNorm(d_model=2).double()(x)[0, 0].item(), inside)
+
+
+@pytest.mark.parametrize("norm_bias", [True, False])
+@pytest.mark.parametrize("linear_bias", [True, False])
+@every_precision
+def test_folded_norm_equals_norm_then_linear(norm_bias, linear_bias, dtype):
+    norm = randomize(LayerNorm(d_model=D, bias=norm_bias).to(dtype))
+    linear = randomize(nn.Linear(D, 5, bias=linear_bias).to(dtype), seed=2)
+    folded = fold(norm, linear)
+    assert (folded.bias is not None) == (norm_bias or linear_bias)
+    x = normal(B, S, D, seed=3, dtype=dtype)
+    plain = functional.layer_norm(x, (D,), eps=norm.eps)
+    compare(
+        "folded LayerNorm = LayerNorm, then linear",
+        results(folded(plain), x),
+        results(linear(norm(x)), x),
+    )
+
+
+@every_precision
+def test_folded_rms_norm_equals_norm_then_linear(dtype):
+    norm = randomize(RMSNorm(d_model=D).to(dtype))
+    linear = randomize(nn.Linear(D, 5).to(dtype), seed=2)
+    x = normal(B, S, D, seed=3, dtype=dtype)
+    plain = functional.rms_norm(x, (D,), eps=norm.eps)
+    compare(
+        "folded RMSNorm = RMSNorm, then linear",
+        results(fold(norm, linear)(plain), x),
+        results(linear(norm(x)), x),
+    )
+
+
+def test_folding_leaves_both_as_they_were():
+    norm, linear = randomize(LayerNorm(d_model=D)), nn.Linear(D, 5)
+    before = [p.clone() for p in (*norm.parameters(), *linear.parameters())]
+    fold(norm, linear)
+    for p, old in zip((*norm.parameters(), *linear.parameters()), before, strict=True):
+        assert torch.equal(p, old)
+
+
+def test_widths_that_do_not_follow_each_other_are_named():
+    message = "a norm over 7 components does not precede a layer that reads 3"
+    with pytest.raises(ValueError, match=message):
+        fold(RMSNorm(d_model=7), nn.Linear(3, 7))

@@ -151,10 +151,16 @@ def attend(
     Source: Dao et al. (2022), through torch.nn.functional.scaled_dot_product_attention.
     """
     n_queries, n_keys = query.shape[-2], key.shape[-2]
-    # The kernel has a fast path for the plain causal triangle, and needs no mask for it.
-    plain = window is None and padding is None and (not causal or n_queries == n_keys)
+    if window is not None and window >= n_keys:
+        window = None  # as wide as all there is
+    # The kernel knows the causal triangle itself, and one last query may see every key.
+    triangle = causal and n_queries == n_keys
     mask = None
-    if not plain:
+    if (
+        window is not None
+        or padding is not None
+        or (causal and not triangle and n_queries > 1)
+    ):
         mask = attention_mask(
             n_queries,
             n_keys,
@@ -168,7 +174,7 @@ def attend(
         key,
         value,
         attn_mask=mask,
-        is_causal=plain and causal,
+        is_causal=triangle and mask is None,
         scale=scale,
         dropout_p=dropout,
         enable_gqa=_group_size(query, key) > 1,

@@ -10,6 +10,7 @@ transformer normalized the stream at each step. Chapter 8.
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from decoder_only.cache import KeyValueCache
 from decoder_only.mlp import MLP, SwiGLU
 from decoder_only.multihead import MultiHeadAttention
 from decoder_only.normalization import LayerNorm, RMSNorm
@@ -47,10 +48,17 @@ class Block(nn.Module):
         self.pre_norm = pre_norm
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "b s d"]) -> Float[Tensor, "b s d"]:
-        """Add what attention gathers and what the MLP makes of it to the residual stream."""
+    def forward(
+        self, x: Float[Tensor, "b s d"], cache: KeyValueCache | None = None
+    ) -> Float[Tensor, "b s d"]:
+        """Add what attention gathers and what the MLP makes of it to the residual stream.
+
+        Args:
+            x: the residual stream.
+            cache: attention's keys and values of earlier positions.
+        """
         if self.pre_norm:
-            x = x + self.dropout(self.attention(self.attention_norm(x)))
+            x = x + self.dropout(self.attention(self.attention_norm(x), cache))
             return x + self.dropout(self.mlp(self.mlp_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, cache)))
         return self.mlp_norm(x + self.dropout(self.mlp(x)))

@@ -29,7 +29,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from decoder_only.model import GPT, GPTConfig
+from decoder_only.config import GPTConfig
+from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 
 __all__ = [
@@ -147,7 +148,7 @@ def save(folder: str | Path, model: GPT, *, step: int) -> None:
 
     Args:
         folder: made by `create_run`.
-        model: its weights are saved in their own dtype; shared ones once.
+        model: its weights are saved in their own dtype.
         step: steps that they have been trained for.
     """
     folder = Path(folder)
@@ -198,17 +199,14 @@ def load(folder: str | Path, *, device: torch.device | None = None) -> SavedRun:
 
 def _model_from(tensors: dict[str, Tensor], config: dict, folder: Path) -> GPT:
     try:
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # its first weights are drawn only to be replaced
+        # Its first weights are drawn only to be replaced.
+        with torch.random.fork_rng(devices=[]):
             model = GPT(GPTConfig(**config["model"]))
         missing, unexpected = model.load_state_dict(tensors, strict=False)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"{folder} was written by another version of this package: {error}"
         ) from error
-    # A shared weight was saved under its first name, and is filled under all of them.
-    missing = set(missing) - (set(model.state_dict()) - set(_distinct(model)))
     if missing or unexpected:
         raise ValueError(
             f"{folder / WEIGHTS} does not fit the model in {CONFIG}: missing {sorted(missing)}, "
@@ -229,8 +227,9 @@ def write_weights(
         model: its parameters and persistent buffers.
         notes: what else the file's header should say.
     """
-    tensors = {name: tensor.detach().cpu() for name, tensor in _distinct(model).items()}
-    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    tensors = {
+        name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()
+    }
     content = safetensors.torch.save(tensors, metadata={**notes, "sha256": _BLANK})
     digest = _sha256(content)
     sealed = content.replace(
@@ -256,16 +255,6 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if _sha256(content.replace(found[0], blank, 1)) != found[1].decode():
         raise ValueError(f"{path} is damaged: its bytes do not match its checksum")
     return safetensors.torch.load(content), json.loads(header)["__metadata__"]
-
-
-def _distinct(model: nn.Module) -> dict[str, Tensor]:
-    """The state of a model with each shared tensor under its first name only."""
-    distinct, seen = {}, set()
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            distinct[name] = tensor
-    return distinct
 
 
 def append_log(folder: str | Path, record: Mapping[str, object]) -> None:

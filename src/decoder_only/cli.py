@@ -21,6 +21,7 @@ import torch
 import tyro
 
 from decoder_only import checkpoint
+from decoder_only.config import GPTConfig
 from decoder_only.data import (
     Corpus,
     read_text,
@@ -33,7 +34,7 @@ from decoder_only.data import (
 from decoder_only.generation import write
 from decoder_only.hardware import choose_device, describe
 from decoder_only.lm_head import bits_per_byte
-from decoder_only.model import GPT, GPTConfig
+from decoder_only.model import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import History, TrainConfig, train

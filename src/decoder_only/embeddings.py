@@ -10,6 +10,8 @@ learned row per position, add sinusoids, or rotate queries and keys by an angle 
 the position. Chapter 2 derives them.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -83,19 +85,21 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(context_length, d_model))
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, x: Float[Tensor, "b s d"]) -> Float[Tensor, "b s d"]:
-        """Add row s to position s of every sequence.
+    def forward(
+        self, x: Float[Tensor, "b s d"], *, first: int = 0
+    ) -> Float[Tensor, "b s d"]:
+        """Add row `first + s` to position s of every sequence.
 
         Raises:
             ValueError: if the sequence is longer than the table; there is no row to add.
         """
-        context_length = self.weight.shape[0]
-        if x.shape[1] > context_length:
+        end, context_length = first + x.shape[1], self.weight.shape[0]
+        if end > context_length:
             raise ValueError(
-                f"a sequence of {x.shape[1]} positions does not fit a table of {context_length} "
+                f"a sequence of {end} positions does not fit a table of {context_length} "
                 "learned positions; shorten it, or use positions='sinusoidal', 'rotary' or 'none'"
             )
-        return x + self.weight[: x.shape[1]]
+        return x + self.weight[first:end]
 
 
 def sinusoids(
@@ -103,6 +107,7 @@ def sinusoids(
     *,
     d_model: int,
     base: float = 10_000.0,
+    first: int = 0,
     dtype: torch.dtype = torch.float32,
     device: torch.device | None = None,
 ) -> Float[Tensor, "s d"]:
@@ -111,23 +116,29 @@ def sinusoids(
     Column 2i holds sin(s / base^(2i/D)) and column 2i + 1 the cosine of the same angle.
 
     Args:
-        length: S, the number of positions, from 0 on.
+        length: S, the number of positions.
         d_model: D, even.
         base: the slowest wave's period is about 2 pi base positions.
+        first: the position of the first row.
         dtype: of the result; the angles themselves never have less than float32.
 
     Source: Vaswani et al. (2017), section 3.5.
     """
-    angle = _angles(length, d_model, base, dtype, device)
+    angle = _angles(first, length, d_model, base, dtype, device)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype)
 
 
 class SinusoidalPositions(nn.Module):
     """Fixed sinusoids, added to the token's vector; any length works.
 
+    The token's vector is multiplied by sqrt(D) first. It starts out small, and beside sinusoids,
+    whose components are of order one, the token itself would hardly be heard.
+
     Args:
         d_model: D, even.
         base: see `sinusoids`.
+
+    Source: Vaswani et al. (2017), sections 3.4 and 3.5.
     """
 
     def __init__(self, *, d_model: int, base: float = 10_000.0) -> None:
@@ -135,19 +146,23 @@ class SinusoidalPositions(nn.Module):
         _check_even(d_model, "d_model")
         self.d_model, self.base = d_model, base
 
-    def forward(self, x: Float[Tensor, "b s d"]) -> Float[Tensor, "b s d"]:
-        """Add the sinusoids of position s to position s of every sequence."""
-        return x + sinusoids(
+    def forward(
+        self, x: Float[Tensor, "b s d"], *, first: int = 0
+    ) -> Float[Tensor, "b s d"]:
+        """Add the sinusoids of position `first + s` to position s of every sequence."""
+        waves = sinusoids(
             x.shape[1],
             d_model=self.d_model,
             base=self.base,
+            first=first,
             dtype=x.dtype,
             device=x.device,
         )
+        return math.sqrt(self.d_model) * x + waves
 
 
 def rotary(
-    x: Float[Tensor, "b h s k"], *, base: float = 10_000.0
+    x: Float[Tensor, "b h s k"], *, base: float = 10_000.0, first: int = 0
 ) -> Float[Tensor, "b h s k"]:
     """Rotate each query or key by angles proportional to its position.
 
@@ -158,28 +173,29 @@ def rotary(
 
     Args:
         x: queries or keys, K even.
-        base: see `sinusoids`.
+        base, first: see `sinusoids`.
 
     Source: Su et al. (2021), in the half-split layout of GPT-NeoX and Llama.
     """
     _check_even(x.shape[-1], "head_dim")
-    angle = _angles(x.shape[-2], x.shape[-1], base, x.dtype, x.device)
+    angle = _angles(first, x.shape[-2], x.shape[-1], base, x.dtype, x.device)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
 def _angles(
+    first: int,
     length: int,
     dimension: int,
     base: float,
     dtype: torch.dtype,
     device: torch.device | None,
 ) -> Tensor:
-    """Angle of position s in plane i, shape (s, dimension / 2), in float32 or wider."""
+    """Angle of position first + s in plane i, shape (s, dimension / 2), at least float32."""
     _check_even(dimension, "the dimension")
     dtype = torch.promote_types(dtype, torch.float32)
-    position = torch.arange(length, dtype=dtype, device=device)
+    position = torch.arange(first, first + length, dtype=dtype, device=device)
     plane = torch.arange(0, dimension, 2, dtype=dtype, device=device)
     return position[:, None] * base ** (-plane / dimension)
 

@@ -99,8 +99,9 @@ def generate(
 ) -> Int[Tensor, "b _"]:
     """Continue each row by `max_new_tokens` tokens, one at a time.
 
-    The model sees at most its last `context_length` tokens: beyond that length the window slides,
-    and what leaves it is forgotten. The model is in evaluation mode meanwhile.
+    The model sees at most its last `context_length` tokens. Up to that length, keys and values are
+    kept, and each step computes one position; beyond it the window slides, what leaves it is
+    forgotten, and each step computes them all. The model is in evaluation mode meanwhile.
 
     Args:
         model: gives logits.
@@ -127,9 +128,17 @@ def generate(
     model.eval()
     n_given = ids.shape[1]
     finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    context_length = model.config.context_length
+    cache = model.new_cache(
+        len(ids), max_length=min(context_length, n_given + max_new_tokens)
+    )
     try:
         for _ in range(max_new_tokens):
-            logits = model(ids[:, -model.config.context_length :])[:, -1].float()
+            if ids.shape[1] <= context_length:
+                logits = model(ids[:, len(cache[0]) :], cache)
+            else:  # every position has moved, so none of the past can be kept
+                logits = model(ids[:, -context_length:])
+            logits = logits[:, -1].float()
             if n_allowed is not None:
                 logits[:, n_allowed:] = -math.inf
             if restrict is not None and (allowed := restrict(ids)) is not None:

@@ -4,7 +4,7 @@
     P(ids[b, s + 1] = v | ids[b, :s + 1]) = softmax over v of logits[b, s, v]
 
 Training minimises the mean surprise at the token that really came, the cross-entropy. W may be
-the token embedding itself: one storage, read in both directions. Chapter 7.
+the token embedding itself: one matrix, read in both directions. Chapter 7.
 """
 
 import math
@@ -23,30 +23,51 @@ class LMHead(nn.Module):
     Args:
         d_model: D, width of the residual stream.
         vocab_size: V, number of logits.
-        tied_to: the token embedding's weight of shape (v, d), to be shared; None for a matrix of
-            its own.
+        tied_to: the token embedding, whose weight of shape (v, d) the head then reads at each
+            call, having none of its own; None for a matrix of its own.
+        soft_cap: bends the logits so that none exceeds it: cap * tanh(logit / cap), which leaves
+            small ones nearly as they are; None for no bound.
 
-    Source: Press & Wolf (2017) for sharing.
+    Raises:
+        ValueError: if the embedding's shape is another, or if the cap is not positive.
+
+    Source: Press & Wolf (2017) for sharing; Gemma Team (2024) for the cap.
     """
 
     def __init__(
-        self, *, d_model: int, vocab_size: int, tied_to: nn.Parameter | None = None
+        self,
+        *,
+        d_model: int,
+        vocab_size: int,
+        tied_to: nn.Module | None = None,
+        soft_cap: float | None = None,
     ) -> None:
         super().__init__()
+        if soft_cap is not None and not soft_cap > 0:
+            raise ValueError(
+                f"soft_cap={soft_cap} cannot work: it must be positive or None"
+            )
+        if tied_to is not None and tied_to.weight.shape != (vocab_size, d_model):
+            raise ValueError(
+                f"cannot tie a head of shape ({vocab_size}, {d_model}) to a weight of shape "
+                f"{tuple(tied_to.weight.shape)}; both must be (vocab_size, d_model)"
+            )
+        self.soft_cap = soft_cap
+        # Within a tuple the embedding is not registered here too: it is saved, moved and counted
+        # once, and whatever takes the place of its weight is what the head reads.
+        self._tied_to = () if tied_to is None else (tied_to,)
+        self.register_parameter("weight", None)
         if tied_to is None:
             self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
             nn.init.normal_(self.weight, std=0.02)
-        elif tied_to.shape == (vocab_size, d_model):
-            self.weight = tied_to
-        else:
-            raise ValueError(
-                f"cannot tie a head of shape ({vocab_size}, {d_model}) to a weight of shape "
-                f"{tuple(tied_to.shape)}; both must be (vocab_size, d_model)"
-            )
 
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
         """Unnormalized log-probabilities of the next token."""
-        return F.linear(x, self.weight)
+        weight = self._tied_to[0].weight if self._tied_to else self.weight
+        logits = F.linear(x, weight)
+        if self.soft_cap is None:
+            return logits
+        return self.soft_cap * torch.tanh(logits / self.soft_cap)
 
 
 def next_token_loss(

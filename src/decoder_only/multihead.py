@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoder_only.attention import attend
+from decoder_only.cache import KeyValueCache
 from decoder_only.embeddings import rotary
 from decoder_only.normalization import RMSNorm
 
@@ -64,7 +65,17 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}")
         head_dim = d_model // n_heads if head_dim is None else head_dim
 
-        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
+        if rotary_base is not None and head_dim % 2:
+            raise ValueError(
+                f"head_dim={head_dim} cannot work with rotary positions, which turn dimensions "
+                "in pairs; make it even"
+            )
+        if window is not None and window < 1:
+            raise ValueError(
+                f"window={window} cannot work: a query must see at least itself; use 1 or more"
+            )
+
+        self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
         self.window, self.rotary_base, self.dropout = window, rotary_base, dropout
         self.query = nn.Linear(d_model, n_heads * head_dim, bias=bias)
         self.key = nn.Linear(d_model, n_kv_heads * head_dim, bias=bias)
@@ -73,9 +84,18 @@ class MultiHeadAttention(nn.Module):
         self.query_norm = RMSNorm(d_model=head_dim) if qk_norm else nn.Identity()
         self.key_norm = RMSNorm(d_model=head_dim) if qk_norm else nn.Identity()
 
-    def forward(self, x: Float[Tensor, "b s d"]) -> Float[Tensor, "b s d"]:
-        """Let every position gather from itself and the positions before it."""
-        query, key, value = self.project(x)
+    def forward(
+        self, x: Float[Tensor, "b s d"], cache: KeyValueCache | None = None
+    ) -> Float[Tensor, "b s d"]:
+        """Let every position gather from itself and the positions before it.
+
+        Args:
+            x: the residual stream, normalized.
+            cache: keys and values of the positions before the first of x; those of x join them.
+        """
+        query, key, value = self.project(x, first=len(cache) if cache else 0)
+        if cache is not None:
+            key, value = cache.append(key, value)
         dropout = self.dropout if self.training else 0.0
         heads = attend(
             query, key, value, causal=True, window=self.window, dropout=dropout
@@ -83,7 +103,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(rearrange(heads, "b h s k -> b s (h k)"))
 
     def project(
-        self, x: Float[Tensor, "b s d"]
+        self, x: Float[Tensor, "b s d"], *, first: int = 0
     ) -> tuple[
         Float[Tensor, "b h s k"],
         Float[Tensor, "b g s k"],
@@ -91,15 +111,14 @@ class MultiHeadAttention(nn.Module):
     ]:
         """Queries, keys and values, split into heads, normalized and rotated as configured.
 
-        A step of its own, so that a figure can hand them to `attention_weights`.
+        A step of its own, so that a figure can hand them to `attention_weights`. `first` is the
+        position of the first of x.
         """
         query = rearrange(self.query(x), "b s (h k) -> b h s k", h=self.n_heads)
         key = rearrange(self.key(x), "b s (g k) -> b g s k", g=self.n_kv_heads)
         value = rearrange(self.value(x), "b s (g k) -> b g s k", g=self.n_kv_heads)
         query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary_base is not None:
-            query, key = (
-                rotary(query, base=self.rotary_base),
-                rotary(key, base=self.rotary_base),
-            )
+            query = rotary(query, base=self.rotary_base, first=first)
+            key = rotary(key, base=self.rotary_base, first=first)
         return query, key, value

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["LayerNorm", "RMSNorm", "layer_norm", "rms_norm"]
+__all__ = ["LayerNorm", "RMSNorm", "fold", "layer_norm", "rms_norm"]
 
 
 def layer_norm(
@@ -76,3 +76,39 @@ class RMSNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         """Normalize over the last dimension."""
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+@torch.no_grad()
+def fold(norm: LayerNorm | RMSNorm, linear: nn.Linear) -> nn.Linear:
+    """A linear layer that has absorbed the scale and shift of the norm before it.
+
+    With z the vector that norm has centred and scaled, before its own weight and bias,
+
+        W (weight * z + bias) + b = (W * weight) z + (W bias + b)
+
+    so the two learned vectors add nothing that the next layer could not learn.
+
+    Returns:
+        A new layer, to be fed by the same norm with all scales one and all shifts zero. It has an
+        offset if the norm or the given layer has one.
+
+    Raises:
+        ValueError: if the norm's width is not the layer's.
+
+    Source: notes N.
+    """
+    if norm.weight.numel() != linear.in_features:
+        raise ValueError(
+            f"a norm over {norm.weight.numel()} components does not precede a layer that "
+            f"reads {linear.in_features}; the two must be equal"
+        )
+    shift = getattr(norm, "bias", None)
+    bias = linear.bias
+    if shift is not None:
+        bias = linear.weight @ shift + (0 if bias is None else bias)
+    folded = nn.Linear(*reversed(linear.weight.shape), bias=bias is not None)
+    folded.to(linear.weight)
+    folded.weight.copy_(linear.weight * norm.weight)
+    if bias is not None:
+        folded.bias.copy_(bias)
+    return folded

@@ -17,10 +17,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, NoReturn
 
+import torch
 from einops import EinopsError, parse_shape, rearrange
 from torch import Tensor
 
-from decoder_only.model import GPTConfig
+from decoder_only.config import GPTConfig
 
 __all__ = [
     "from_gpt2",
@@ -82,7 +83,7 @@ def from_gpt2(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Returns:
         Tensors under our names, in our layout, of the dtype given; they may share memory with
-        those given.
+        those given. There is no head's matrix among them where it is the embedding's.
 
     Raises:
         ValueError: if tensors are missing, left over, or of sizes that do not fit together.
@@ -151,7 +152,6 @@ def gpt2_config(settings: Mapping[str, object]) -> GPTConfig:
     _refuse(
         settings,
         activation_function="gelu_new",
-        layer_norm_epsilon=1e-5,
         scale_attn_weights=True,
         scale_attn_by_inverse_layer_idx=False,
         add_cross_attention=False,
@@ -163,6 +163,7 @@ def gpt2_config(settings: Mapping[str, object]) -> GPTConfig:
         n_layers=_size(settings, "n_layer"),
         n_heads=_size(settings, "n_head"),
         d_mlp=settings.get("n_inner"),
+        norm_eps=settings.get("layer_norm_epsilon", 1e-5),
         tied=settings.get("tie_word_embeddings", True),
     )
 
@@ -175,11 +176,9 @@ def llama_config(settings: Mapping[str, object]) -> GPTConfig:
 
     Raises:
         ValueError: if a size is missing, or if a setting asks for what `GPT` does not compute,
-            such as another epsilon or rescaled rotations.
+            such as rescaled rotations.
     """
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
-    # Left out, Llama's epsilon would be 1e-6, which is not ours.
-    _refuse({"rms_norm_eps": 1e-6, **settings}, rms_norm_eps=1e-5)
     _refuse(settings, hidden_act="silu", attention_bias=False, mlp_bias=False)
     _refuse(rope, rope_type="default", type="default")
     return GPTConfig(
@@ -194,6 +193,7 @@ def llama_config(settings: Mapping[str, object]) -> GPTConfig:
         positions="rotary",
         position_base=rope.get("rope_theta", settings.get("rope_theta", 10_000.0)),
         norm="rms",
+        norm_eps=settings.get("rms_norm_eps", 1e-6),
         activation="swiglu",
         bias=False,
         tied=settings.get("tie_word_embeddings", False),
@@ -235,7 +235,10 @@ def _to_ours(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor]:
     state_dict = {
         name: x for name, x in state_dict.items() if not CONSTANTS.search(name)
     }
-    _share_head(state_dict, embedding=rows[0].theirs, head=rows[-1].theirs)
+    # A tied head is the embedding, which stands in the state once or twice.
+    embedding, head = (state_dict.get(rows[i].theirs) for i in (0, -1))
+    if head is None or (embedding is not None and torch.equal(head, embedding)):
+        state_dict.pop(rows.pop().theirs, None)
     _compare_names(state_dict, expected=[row.theirs for row in rows])
     converted: dict[str, Tensor] = {}
     seen: dict[str, tuple[int, str]] = {}
@@ -260,7 +263,10 @@ def _to_ours(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor]:
 def _to_theirs(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor]:
     rows = _rows(table, state_dict)
     state_dict = dict(state_dict)
-    _share_head(state_dict, embedding=rows[0].ours[0], head=rows[-1].ours[0])
+    if (
+        "embedding.weight" in state_dict
+    ):  # a tied head reads it, and has none of its own
+        state_dict.setdefault("head.weight", state_dict["embedding.weight"])
     _compare_names(state_dict, expected=[name for row in rows for name in row.ours])
     converted: dict[str, Tensor] = {}
     seen: dict[str, tuple[int, str]] = {}
@@ -272,12 +278,6 @@ def _to_theirs(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor
         layout = f"{row.our_axes} -> {row.their_axes}"
         converted[row.theirs] = rearrange(stacked, layout).contiguous()
     return converted
-
-
-def _share_head(state_dict: dict[str, Tensor], *, embedding: str, head: str) -> None:
-    """Files hold a matrix that two parts share once, under the embedding's name."""
-    if head not in state_dict and embedding in state_dict:
-        state_dict[head] = state_dict[embedding]
 
 
 def _compare_names(state_dict: Mapping[str, Tensor], *, expected: list[str]) -> None:
