@@ -257,7 +257,7 @@ def test_weights_of_another_shape_are_refused(tmp_path):
     run = begin(tmp_path / "run", tiny())
     save(run, tiny(n_layers=2), step=1)
     with pytest.raises(
-        ValueError, match=r"does not fit the model in config.json.*blocks.1"
+        ValueError, match=r"do not fit the model in config.json.*blocks.1"
     ):
         load(run)
 

@@ -79,8 +79,10 @@ def test_stories_are_learned_and_told_without_any_option_but_size(capfd, tmp_pat
     assert "3/3 steps" in err
     folder = tmp_path / "runs/stories-1"
     assert sorted(path.name for path in folder.iterdir()) == [
+        ".lock",
         "config.json",
         "log.jsonl",
+        "state-00000003.safetensors",
         "tokenizer.json",
         "weights.safetensors",
     ]

@@ -1,7 +1,6 @@
 """Parameter groups, AdamW and the learning rate's course."""
 
 import math
-from itertools import pairwise
 
 import pytest
 import torch
@@ -10,10 +9,15 @@ from hypothesis import strategies as st
 
 from decoder_only import GPT, GPTConfig
 from decoder_only.optimization import (
-    adamw,
-    learning_rate,
+    SCHEDULES,
+    Muon,
+    build_optimizers,
+    cosine,
+    inverse_square_root,
+    orthogonalize,
     parameter_groups,
     set_learning_rate,
+    warmup_stable_decay,
 )
 
 
@@ -62,27 +66,55 @@ def test_frozen_parameters_are_left_out():
     )
 
 
-def test_a_step_is_the_formula_of_the_docstring():
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_each_parameter_is_moved_by_one_optimizer(optimizer):
+    model = tiny(qk_norm=True)
+    optimizers = build_optimizers(model, optimizer=optimizer, learning_rate=0.1)
+    assert [type(each).__name__ for each in optimizers] == (
+        ["AdamW"] if optimizer == "adamw" else ["AdamW", "Muon"]
+    )
+    moved = [
+        id(parameter)
+        for each in optimizers
+        for group in each.param_groups
+        for parameter in group["params"]
+    ]
+    assert sorted(moved) == sorted(id(parameter) for parameter in model.parameters())
+    if optimizer == "muon":
+        matrices = optimizers[1].param_groups[0]["params"]
+        assert len(matrices) == 2 * 6
+        assert not any(p is model.embedding.weight for p in matrices)
+
+
+def test_an_unknown_optimizer_is_refused():
+    with pytest.raises(ValueError, match="optimizer='sgd' is unknown; choose 'adamw'"):
+        build_optimizers(tiny(), optimizer="sgd", learning_rate=0.1)
+
+
+def test_an_adamw_step_is_the_formula_of_the_docstring():
     model = torch.nn.Linear(2, 1, bias=False)
     before = model.weight.detach().clone()
-    optimizer = adamw(model, learning_rate=0.1, weight_decay=0.5, beta1=0.9, beta2=0.95)
+    (adamw,) = build_optimizers(model, learning_rate=0.1, weight_decay=0.5)
     gradient = torch.tensor([[1.0, -2.0]])
     model.weight.grad = gradient.clone()
-    optimizer.step()
+    adamw.step()
     # After one step the corrected means are the gradient and its square.
     expected = before - 0.1 * (gradient / (gradient.abs() + 1e-8) + 0.5 * before)
     torch.testing.assert_close(model.weight.detach(), expected)
 
 
-def test_without_a_gradient_only_the_matrices_fade():
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_without_a_gradient_only_the_matrices_fade(optimizer):
     model = tiny()
-    optimizer = adamw(model, learning_rate=0.1, weight_decay=0.5)
     before = {
         name: parameter.detach().clone() for name, parameter in model.named_parameters()
     }
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
+    for each in build_optimizers(
+        model, optimizer=optimizer, learning_rate=0.1, weight_decay=0.5
+    ):
+        each.step()
     for name, parameter in model.named_parameters():
         is_matrix = parameter.ndim == 2 and name.startswith("blocks")
         torch.testing.assert_close(
@@ -90,45 +122,186 @@ def test_without_a_gradient_only_the_matrices_fade():
         )
 
 
-schedules = st.fixed_dictionaries(
-    {
-        "warmup_steps": st.integers(0, 50),
-        "total_steps": st.integers(60, 500),
-        "peak": st.floats(1e-5, 1.0),
-        "final": st.floats(0, 1e-5),
-    }
-)
+def test_the_share_reaches_every_group():
+    optimizers = build_optimizers(tiny(), optimizer="muon", learning_rate=0.4)
+    for share in (0.25, 0.5):  # of the peak, not of what was set before
+        set_learning_rate(optimizers, share)
+        rates = [group["lr"] for each in optimizers for group in each.param_groups]
+        assert rates == [0.4 * share] * 2
 
 
-@given(schedules)
-def test_the_rate_rises_in_a_line_falls_along_a_cosine_and_stays_within_bounds(
-    schedule,
+# ------------------------------------------------------------------------------------------ Muon
+
+
+def random_matrices(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def polynomial(x: torch.Tensor) -> torch.Tensor:
+    return 3.4445 * x - 4.7750 * x**3 + 2.0315 * x**5
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 9), (2, 9, 4), (1, 5, 5), (2, 1, 3)], ids=str)
+@pytest.mark.parametrize("n_iterations", [1, 5])
+def test_orthogonalizing_equals_the_polynomial_of_the_singular_values(
+    shape, n_iterations
 ):
-    warmup, total = schedule["warmup_steps"], schedule["total_steps"]
-    peak, final = schedule["peak"], schedule["final"]
-    rates = [learning_rate(step, **schedule) for step in range(total + 3)]
-    assert all(0 < rate <= peak for rate in rates[:total])
-    assert rates[:warmup] == sorted(rates[:warmup])
-    assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
-    assert rates[warmup] == pytest.approx(peak)
-    assert rates[total:] == [final] * 3
-    # No jump: a step changes the rate by at most a line's slope or the cosine's steepest one.
-    steepest = max(
-        peak / max(warmup, 1), (peak - final) * math.pi / 2 / (total - warmup)
+    x = random_matrices(*shape)
+    u, s, vt = torch.linalg.svd(x, full_matrices=False)
+    s = s / s.square().sum(-1, keepdim=True).sqrt()
+    for _ in range(n_iterations):
+        s = polynomial(s)
+    found = orthogonalize(x, n_iterations=n_iterations)
+    torch.testing.assert_close(found, u * s[:, None] @ vt, rtol=1e-9, atol=1e-9)
+
+
+def test_singular_values_end_near_one():
+    s = torch.linalg.svdvals(orthogonalize(random_matrices(8, 64, 256)))
+    assert s.min() > 0.65
+    assert s.max() < 1.25
+    zero = torch.zeros(1, 3, 4)
+    assert torch.equal(orthogonalize(zero), zero)
+
+
+def test_a_muon_step_is_the_formula_of_the_docstring():
+    """Two steps of one matrix, the second with a mean that remembers the first."""
+    weight = torch.nn.Parameter(random_matrices(4, 6))
+    before, gradients = weight.detach().clone(), random_matrices(2, 4, 6, seed=1)
+    muon = Muon([weight], learning_rate=0.1, momentum=0.9, weight_decay=0.5)
+    mean = torch.zeros(4, 6, dtype=torch.float64)
+    for gradient in gradients:
+        weight.grad = gradient.clone()
+        muon.step()
+        mean = 0.9 * mean + 0.1 * gradient
+        ahead = 0.9 * mean + 0.1 * gradient
+        direction = orthogonalize(ahead[None])[0]
+        before = before - 0.1 * (0.2 * 6**0.5 * direction + 0.5 * before)
+    torch.testing.assert_close(weight.detach(), before)
+
+
+def test_matrices_together_equal_matrices_alone():
+    """Stacking is a matter of speed: order and company change nothing."""
+    shapes = [(4, 6), (6, 4), (4, 6), (5, 5), (4, 6)]
+    values = [random_matrices(*shape, seed=i) for i, shape in enumerate(shapes)]
+    gradients = [random_matrices(*shape, seed=9 + i) for i, shape in enumerate(shapes)]
+    together = [torch.nn.Parameter(value.clone()) for value in values]
+    alone = [torch.nn.Parameter(value.clone()) for value in values]
+    optimizers = [Muon(together, learning_rate=0.1)]
+    optimizers += [Muon([parameter], learning_rate=0.1) for parameter in alone]
+    for _ in range(3):
+        for parameters in (together, alone):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    for a, b, start in zip(together, alone, values, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+        assert not torch.equal(a, start)
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon to compare with"
+)
+def test_equals_pytorchs_muon():
+    """Theirs multiplies in bfloat16 always: give ours the same numbers, and bfloat16's leeway."""
+    shapes = [(16, 16), (16, 48), (48, 16)]
+    ours, theirs = (
+        [
+            torch.nn.Parameter(random_matrices(*shape, seed=i).bfloat16())
+            for i, shape in enumerate(shapes)
+        ]
+        for _ in range(2)
     )
-    changes = [abs(after - before) for before, after in pairwise(rates)]
-    assert max(changes) <= steepest * (1 + 1e-9)
+    settings = {"momentum": 0.95, "weight_decay": 0.1}
+    mine = Muon(ours, learning_rate=0.5, **settings)
+    other = torch.optim.Muon(theirs, lr=0.5, adjust_lr_fn="match_rms_adamw", **settings)
+    for step in range(3):
+        for parameters in (ours, theirs):
+            for i, p in enumerate(parameters):
+                p.grad = random_matrices(*p.shape, seed=10 * step + i).bfloat16()
+        mine.step()
+        other.step()
+    for a, b in zip(ours, theirs, strict=True):
+        error = (a - b).double().norm() / b.double().norm()
+        assert error < 0.01
 
 
-def test_the_rate_at_points_that_can_be_checked_by_hand():
-    schedule = {"warmup_steps": 10, "total_steps": 110, "peak": 1.0, "final": 0.2}
-    assert learning_rate(0, **schedule) == pytest.approx(0.1)
-    assert learning_rate(9, **schedule) == pytest.approx(1.0)
-    assert learning_rate(60, **schedule) == pytest.approx(0.6)
-    assert learning_rate(110, **schedule) == 0.2
+def test_steps_are_as_long_as_adamws():
+    """So one learning rate serves both: root mean square 0.2 per step where rows are random."""
+    for shape in [(128, 128), (128, 512), (512, 128)]:
+        weight = torch.nn.Parameter(torch.zeros(shape))
+        weight.grad = random_matrices(*shape).float()
+        Muon([weight], learning_rate=1.0).step()
+        length = weight.detach().square().mean().sqrt().item()
+        assert length == pytest.approx(0.2, rel=0.15)
 
 
-def test_the_rate_reaches_every_group():
-    optimizer = adamw(tiny(), learning_rate=1.0)
-    set_learning_rate(optimizer, 0.25)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_step_flagged_as_not_finite_changes_nothing(optimizer):
+    model = tiny()
+    optimizers = build_optimizers(model, optimizer=optimizer, learning_rate=0.1)
+
+    def step(gradient: float, flag: float) -> None:
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, gradient)
+        for each in optimizers:
+            each.found_inf = torch.tensor(flag)
+            each.step()
+
+    def state() -> list[torch.Tensor]:
+        kept = [s for each in optimizers for s in each.state.values()]
+        return [*model.parameters(), *(x for s in kept for x in s.values())]
+
+    step(1.0, 0.0)
+    before = [x.detach().clone() for x in state()]
+    step(math.nan, 1.0)
+    for now, then in zip(state(), before, strict=True):
+        assert torch.equal(now, then)
+    step(1.0, 0.0)
+    assert not torch.equal(model.embedding.weight, before[0])
+
+
+def test_a_vector_is_refused():
+    with pytest.raises(ValueError, match=r"not a parameter of shape \(3,\); give that"):
+        Muon([torch.nn.Parameter(torch.zeros(3))], learning_rate=0.1)
+
+
+# -------------------------------------------------------------------------------------- schedules
+
+
+@given(st.sampled_from(sorted(SCHEDULES)), st.integers(0, 50), st.integers(60, 500))
+def test_every_schedule_rises_in_a_line_then_never_rises(name, warmup, total):
+    shares = [
+        SCHEDULES[name](step, warmup_steps=warmup, total_steps=total)
+        for step in range(total + 3)
+    ]
+    assert all(0 < share <= 1 for share in shares[:total])
+    assert shares[:warmup] == pytest.approx([(n + 1) / warmup for n in range(warmup)])
+    assert shares[warmup:] == sorted(shares[warmup:], reverse=True)
+    assert max(shares) == pytest.approx(1)
+    if name != "inverse_square_root":
+        assert shares[total:] == [0.0] * 3
+
+
+def test_cosine_at_points_that_can_be_checked_by_hand():
+    course = {"warmup_steps": 10, "total_steps": 110}
+    assert cosine(0, **course) == pytest.approx(0.1)
+    assert cosine(9, **course) == pytest.approx(1.0)
+    assert cosine(35, **course) == pytest.approx((1 + 0.5**0.5) / 2)
+    assert cosine(60, **course) == pytest.approx(0.5)
+
+
+def test_stable_decay_at_points_that_can_be_checked_by_hand():
+    course = {"warmup_steps": 10, "total_steps": 110, "decay_share": 0.4}
+    assert [warmup_stable_decay(step, **course) for step in (10, 70)] == [1.0, 1.0]
+    assert warmup_stable_decay(80, **course) == pytest.approx(0.75)
+    assert warmup_stable_decay(109, **course) == pytest.approx(1 / 40)
+
+
+@pytest.mark.parametrize("step", [0, 7, 3999, 4000, 100_000])
+def test_inverse_square_root_is_the_original_rate(step):
+    d, w, n = 512, 4000, step + 1
+    original = d**-0.5 * min(n**-0.5, n * w**-1.5)
+    peak = (d * w) ** -0.5
+    assert peak * inverse_square_root(step, warmup_steps=w) == pytest.approx(original)

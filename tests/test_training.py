@@ -1,5 +1,7 @@
 """The training loop: it learns, it repeats itself exactly, and it says when it fails."""
 
+import copy
+import itertools
 import json
 import math
 
@@ -11,9 +13,16 @@ from hypothesis import strategies as st
 from decoder_only import GPT, GPTConfig, checkpoint
 from decoder_only.data import IGNORED, document_corpus, text_corpus
 from decoder_only.lm_head import next_token_loss
-from decoder_only.optimization import adamw
+from decoder_only.monitor import Evaluation
+from decoder_only.optimization import build_optimizers
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import Evaluation, TrainConfig, evaluate, train, train_step
+from decoder_only.training import (
+    LossScale,
+    TrainConfig,
+    evaluate,
+    train,
+    train_step,
+)
 
 TOKENIZER = BytePairTokenizer([])
 TEXT = text_corpus(
@@ -62,7 +71,14 @@ def a_batch(
         ("log_every", 0, "1 or more"),
         ("warmup_steps", -1, "0 or more"),
         ("weight_decay", -0.1, "0 or more"),
-        ("final_learning_rate", -0.1, "0 or more"),
+        ("momentum", 1.0, "at least 0 and below 1"),
+        ("save_every", 0, "above 0, or None"),
+        ("optimizer", "sgd", "one of ('adamw', 'muon')"),
+        (
+            "schedule",
+            "flat",
+            "one of ('cosine', 'warmup_stable_decay', 'inverse_square_root')",
+        ),
         ("learning_rate", 0.0, "above 0"),
         ("learning_rate", math.nan, "above 0"),
         ("beta1", 1.0, "at least 0 and below 1"),
@@ -91,11 +107,14 @@ def test_a_configuration_survives_json():
 # ---------------------------------------------------------------------------------------- one step
 
 
-def test_a_small_model_learns_one_batch_by_heart():
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_small_model_learns_one_batch_by_heart(optimizer):
     model = tiny(d_model=32)
-    optimizer = adamw(model, learning_rate=1e-2, weight_decay=0.0)
+    optimizers = build_optimizers(
+        model, optimizer=optimizer, learning_rate=1e-2, weight_decay=0.0
+    )
     batch = a_batch()
-    losses = [train_step(model, optimizer, *batch).item() for _ in range(80)]
+    losses = [train_step(model, optimizers, *batch).loss.item() for _ in range(80)]
     assert losses[0] == pytest.approx(math.log(257), rel=0.05)
     assert losses[-1] < 0.02
 
@@ -108,8 +127,10 @@ def test_parts_of_a_batch_give_the_gradient_of_the_whole(accumulation):
     whole = tiny()
     next_token_loss(whole(inputs), targets).backward()
     parts = tiny()
-    optimizer = torch.optim.SGD(parts.parameters(), lr=0.0)
-    loss = train_step(parts, optimizer, inputs, targets, accumulation=accumulation)
+    optimizer = torch.optim.SGD(parts.parameters(), lr=0.0, fused=True)
+    loss = train_step(
+        parts, [optimizer], inputs, targets, accumulation=accumulation
+    ).loss
     torch.testing.assert_close(loss, next_token_loss(whole(inputs), targets).detach())
     for ours, theirs in zip(parts.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-7)
@@ -118,23 +139,23 @@ def test_parts_of_a_batch_give_the_gradient_of_the_whole(accumulation):
 @pytest.mark.parametrize("limit", [None, 0.1, 100.0])
 def test_a_gradient_is_shortened_to_the_limit_and_no_other(limit):
     model, (inputs, targets) = tiny(), a_batch()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0, fused=True)
 
     def length():
         return torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()
 
-    train_step(model, optimizer, inputs, targets)
+    train_step(model, [optimizer], inputs, targets)
     free = length()
-    train_step(model, optimizer, inputs, targets, max_gradient_norm=limit)
+    train_step(model, [optimizer], inputs, targets, max_gradient_norm=limit)
     assert length() == pytest.approx(min(free, limit or free), rel=1e-4)
     assert 0.1 < free < 100
 
 
 def test_gradients_do_not_pile_up_from_step_to_step():
     model = tiny()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    train_step(model, optimizer, *a_batch(0))
-    train_step(model, optimizer, *a_batch(1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0, fused=True)
+    train_step(model, [optimizer], *a_batch(0))
+    train_step(model, [optimizer], *a_batch(1))
     once = tiny()
     next_token_loss(once(a_batch(1)[0]), a_batch(1)[1]).backward()
     torch.testing.assert_close(model.embedding.weight.grad, once.embedding.weight.grad)
@@ -142,7 +163,9 @@ def test_gradients_do_not_pile_up_from_step_to_step():
 
 def test_a_step_trains_with_dropout_on():
     model = tiny(dropout=0.5).eval()
-    train_step(model, torch.optim.SGD(model.parameters(), lr=0.0), *a_batch())
+    train_step(
+        model, [torch.optim.SGD(model.parameters(), lr=0.0, fused=True)], *a_batch()
+    )
     assert model.training
 
 
@@ -244,26 +267,96 @@ def test_a_run_leaves_its_log_and_its_weights(tmp_path):
         assert torch.equal(ours, theirs)
 
 
-def test_a_run_that_diverges_stops_and_keeps_the_last_good_weights(tmp_path):
+def spoil(model: GPT, steps: set[int], number: float = math.nan) -> None:
+    """Let the model's logits be no numbers in certain steps of training, counted from 1."""
+    calls = []
+
+    def hook(module, inputs, logits):
+        if module.training:
+            calls.append(1)
+            if len(calls) in steps:
+                return logits * number
+        return logits
+
+    model.register_forward_hook(hook)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path, optimizer):
     model = tiny()
     run = checkpoint.create_run(
         tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER
     )
-    config = brief(steps=9, evaluate_every=3, log_every=2, max_gradient_norm=None)
-    calls = []
+    spoil(model, {3, 7})
+    before = []
+    model.register_forward_pre_hook(
+        lambda *_: before.append(model.embedding.weight.detach().clone())
+    )
+    history = train(model, TEXT, None, brief(optimizer=optimizer), run=run)
+    assert history.skipped == [3, 7]
+    assert math.isnan(history.losses[2])
+    assert all(weight.isfinite().all() for weight in model.parameters())
+    assert history.losses[-1] < history.losses[0]
+    # What a model reads before a step: the skipped one left it as it was, and no other did.
+    same = [torch.equal(a, b) for a, b in itertools.pairwise(before)]
+    assert [step for step, kept in enumerate(same, 1) if kept] == [3, 7]
+    records = checkpoint.read_log(run)
+    assert [r["step"] for r in records if r.get("skipped")] == [3, 7]
+    assert records[2]["loss"] is None
 
-    def spoil(module, inputs, logits):
-        calls.append(1)
-        return logits * (math.nan if module.training and len(calls) > 6 else 1)
 
-    model.register_forward_hook(spoil)
+def test_an_infinite_gradient_of_a_finite_loss_is_skipped_too():
+    model, (inputs, targets) = tiny(), a_batch()
+    optimizers = build_optimizers(model, optimizer="muon", learning_rate=0.1)
+    model.embedding.weight.register_hook(lambda gradient: gradient * math.inf)
+    before = copy.deepcopy(model.state_dict())
+    result = train_step(model, optimizers, inputs, targets, max_gradient_norm=1.0)
+    assert result.loss.isfinite()
+    assert result.skipped
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, before[name])
+
+
+def test_a_run_that_diverges_stops_and_names_the_last_good_state(tmp_path):
+    model = tiny()
+    run = checkpoint.create_run(
+        tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER
+    )
+    spoil(model, set(range(5, 99)))
+    config = brief(steps=30, evaluate_every=3, log_every=2)
     with pytest.raises(
-        FloatingPointError, match=r"the loss is nan at step \d: .*learning_rate"
+        FloatingPointError,
+        match=r"not finite in 5 steps in a row, up to step \d+; the last good state is .*"
+        r"state-00000006.safetensors; a lower learning rate",
     ):
         train(model, TEXT, HELD_OUT, config, run=run)
     found = checkpoint.load(run)
-    assert found.step == 3
+    assert found.step == 6
     assert all(weight.isfinite().all() for weight in found.model.parameters())
+
+
+def test_a_loss_scale_leaves_the_step_as_it_is():
+    """Powers of two are exact: scaled and unscaled steps agree to the last bit."""
+    with_scale, without = tiny(), tiny()
+    inputs, targets = a_batch()
+    scale = LossScale(torch.device("cpu"))
+    for model, each in ((with_scale, scale), (without, None)):
+        optimizers = build_optimizers(model, optimizer="muon", learning_rate=1e-2)
+        for _ in range(3):
+            train_step(
+                model, optimizers, inputs, targets, max_gradient_norm=0.5, scale=each
+            )
+    for a, b in zip(with_scale.parameters(), without.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
+def test_a_loss_scale_halves_on_overflow_and_grows_after_patience():
+    scale = LossScale(torch.device("cpu"), patience=3)
+    sizes = []
+    for finite in (True, False, True, True, True, True, False, True):
+        scale.update(torch.tensor(finite))
+        sizes.append(scale.value.log2().item())
+    assert sizes == [16, 15, 15, 15, 16, 16, 15, 15]
 
 
 def test_nothing_is_shown_unless_asked_for(capfd):
@@ -288,3 +381,4 @@ def test_the_loop_fits_on_a_screen():
     lines = inspect.getsource(train).splitlines()
     body = lines[next(i for i, line in enumerate(lines) if line.strip() == '"""') + 1 :]
     assert len(body) <= 40
+    assert all(len(line) <= 88 for line in body)

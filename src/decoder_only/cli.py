@@ -1,7 +1,9 @@
-"""The command `decoder-only`: train a model, and let it write.
+"""The command `decoder-only`: train a model, watch it, and let it write.
 
     decoder-only train                       the built-in stories, a small model, three minutes
     decoder-only train --text book.txt       any UTF-8 text
+    decoder-only train --resume runs/book-1  go on with a training that was stopped
+    decoder-only plot runs/book-1 runs/book-2
     decoder-only sample --run runs/stories-1 --prompt "One day"
 
 Each subcommand is a dataclass, whose fields are its options, and a function that reads as an
@@ -31,15 +33,18 @@ from decoder_only.data import (
     tiny_shakespeare,
     training_batch,
 )
+from decoder_only.distributed import Process, agreed, joined
 from decoder_only.generation import write
 from decoder_only.hardware import choose_device, describe
 from decoder_only.lm_head import bits_per_byte
 from decoder_only.model import GPT
+from decoder_only.monitor import History
+from decoder_only.plots import loss_curves
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import History, TrainConfig, train
+from decoder_only.training import TrainConfig, train
 
-__all__ = ["PRESETS", "Sample", "Train", "main"]
+__all__ = ["PRESETS", "Plot", "Sample", "Train", "main"]
 
 _MODERN = {
     "positions": "rotary",
@@ -170,14 +175,25 @@ class TrainingOptions:
     """Rows of one step."""
     accumulation: Annotated[int | None, _option("N")] = None
     """Parts into which a batch is cut, one after the other, to save memory."""
+    optimizer: Annotated[Literal["adamw", "muon"] | None, _option("NAME")] = None
+    """`adamw`, or `muon` for the matrices and AdamW for the rest."""
     learning_rate: Annotated[float | None, _option("RATE", aliases=("--lr",))] = None
     """The highest learning rate, after warm-up."""
+    schedule: Annotated[
+        Literal["cosine", "warmup_stable_decay", "inverse_square_root"] | None,
+        _option("NAME"),
+    ] = None
+    """How the rate falls: `cosine`, `warmup_stable_decay` or `inverse_square_root`."""
     warmup_steps: Annotated[int | None, _option("N")] = None
     """Steps in which the learning rate rises."""
     weight_decay: Annotated[float | None, _option("RATE")] = None
     """Pull of the matrices towards zero."""
+    compile: Annotated[bool | None, _option("", "on a GPU")] = None
+    """Run model and loss through torch.compile."""
     evaluate_every: Annotated[int | None, _option("N")] = None
-    """Steps between evaluations; the weights are saved after each."""
+    """Steps between evaluations."""
+    save_every: Annotated[int | None, _option("N", "after each evaluation")] = None
+    """Steps between saved states, from which a stopped training goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +212,8 @@ class Train:
         str | None, _option("NAME", "stories-cpu, or shakespeare-cpu for a text")
     ] = None
     """Settings to start from: stories-cpu, shakespeare-cpu, stories-gpu, shakespeare-gpu."""
+    resume: Annotated[Path | None, _option("DIR", "none, a new run")] = None
+    """Go on with the training in this folder, with the settings that it was begun with."""
     out: Annotated[Path | None, _option("DIR", "a new one in runs/")] = None
     """Folder for the run, new or empty."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -204,6 +222,10 @@ class Train:
     """`cpu`, `cuda`, `cuda:1` or `mps`."""
     seed: Annotated[int, _option("N", "0")] = 0
     """Of the initial weights, the order of the data, and the texts that are written."""
+    strategy: Annotated[Literal["ddp", "fsdp"], _option("NAME", "ddp")] = "ddp"
+    """Of several processes under torchrun: a whole model in each, or one spread over all."""
+    board: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Write TensorBoard's files into the run's folder too."""
     quiet: tyro.conf.FlagCreatePairsOff[bool] = False
     """Show no progress bar."""
     model: tyro.conf.OmitArgPrefixes[ModelOptions] = ModelOptions()
@@ -234,6 +256,16 @@ class Sample:
     """`cpu`, `cuda`, `cuda:1` or `mps`."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """Draw the losses of runs in one figure."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of the runs."""
+    out: Annotated[Path, _option("FILE", "runs.png")] = Path("runs.png")
+    """The picture; its ending chooses the format (png, svg, pdf)."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit status.
 
@@ -241,17 +273,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words behind `decoder-only`; those of the command line by default.
     """
     options = tyro.extras.subcommand_cli_from_dict(
-        {"train": Train, "sample": Sample},
+        {"train": Train, "sample": Sample, "plot": Plot},
         prog="decoder-only",
         description="Train a decoder-only transformer from raw text, and let it write.",
         args=None if arguments is None else list(arguments),
     )
     try:
         if isinstance(options, Train):
-            _train(options)
-        else:
+            return _train(options)
+        if isinstance(options, Sample):
             _sample(options)
-    except (ValueError, OSError, FloatingPointError) as error:
+        else:
+            _plot(options)
+    except (ValueError, OSError, FloatingPointError, ImportError) as error:
         print(f"decoder-only: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -264,40 +298,110 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Material:
-    """What a run learns from, and how its config.json describes that."""
+class _Plan:
+    """Everything that a run is made from, as plain data: from options and preset, or a folder."""
 
+    data: dict[str, object]
+    model: dict[str, object]
+    training: dict[str, object]
+    tokenizer: BytePairTokenizer | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Material:
+    """What a run learns from."""
+
+    kind: str
     tokenizer: BytePairTokenizer
     train: Corpus
     validation: Corpus
-    description: dict[str, object]
     language: StoryLanguage | None = None
 
 
-def _train(options: Train) -> None:
+def _train(options: Train) -> int:
     device = choose_device(options.device)
-    preset = _preset(options)
-    material = (
-        _stories(options, preset) if options.text is None else _text(options, preset)
-    )
-    model = _model(options, preset, material).to(device)
-    config = TrainConfig(
-        **{**preset["training"], **_given(options.training)}, seed=options.seed
-    )
-    run = _new_run(options, material, model, config, device)
-    _introduce(material, model, run, device)
-    history = train(
-        model,
-        material.train,
-        material.validation,
-        config,
-        run=run,
-        progress=not options.quiet,
-    )
+    with joined(device.type) as process:
+        if device.type == "cuda" and process.n_ranks > 1:
+            device = torch.device("cuda", process.local_rank)
+        plan = _resumed_plan(options) if options.resume else _fresh_plan(options)
+        material = _material(plan)
+        model = _model(plan, material)
+        config = TrainConfig(**plan.training)
+        run = options.resume
+        if run is None:
+            first = process.is_first
+            new = _new_run(options, plan, material, model, device) if first else None
+            run = agreed(new, process)
+        if process.is_first:
+            _introduce(material, model, run, device, process)
+        history = train(
+            model.to(device),
+            material.train,
+            material.validation,
+            config,
+            run=run,
+            process=process,
+            strategy=options.strategy,
+            progress=not options.quiet,
+            board=options.board,
+        )
+        if process.is_first:
+            return _conclude(history, config, material, run, options.seed)
+    return 0
+
+
+def _conclude(
+    history: History,
+    config: TrainConfig,
+    material: _Material,
+    run: Path,
+    seed: int,
+) -> int:
+    n_taken = len(history.losses)
+    if n_taken < config.steps:
+        print(f"\nStopped after step {n_taken} of {config.steps}; all is saved. Go on:")
+        print(f"  decoder-only train --resume {run}")
+        return 130
     _report(history, material)
-    _show_some(model, material, seed=options.seed)
+    _show_some(checkpoint.load(run).model, material, seed=seed)
     print(f"\nThe run is in {run}. Let it write more:")
     print(f'  decoder-only sample --run {run} --prompt "One day"')
+    return 0
+
+
+def _fresh_plan(options: Train) -> _Plan:
+    preset = _preset(options)
+    data = {**preset["data"]}
+    if options.text is None:
+        data["language"] = repr(StoryLanguage())
+    else:
+        data["file"] = str(options.text)
+    model = {**preset["model"], **_given(options.model)}
+    data["vocab_size"] = model.pop("vocab_size", data["vocab_size"])
+    training = {**preset["training"], **_given(options.training), "seed": options.seed}
+    return _Plan(data=data, model=model, training=training)
+
+
+def _resumed_plan(options: Train) -> _Plan:
+    same = Train(
+        resume=options.resume,
+        device=options.device,
+        strategy=options.strategy,
+        board=options.board,
+        quiet=options.quiet,
+    )
+    if options != same:
+        raise ValueError(
+            "--resume goes on with the settings that the run was begun with; beside it, give "
+            "only --device, --strategy, --board or --quiet"
+        )
+    config = checkpoint.read_config(options.resume)
+    tokenizer = BytePairTokenizer.load(options.resume / checkpoint.TOKENIZER)
+    model = {n: v for n, v in config["model"].items() if n != "vocab_size"}
+    training = config["training"]
+    return _Plan(
+        data=config["data"], model=model, training=training, tokenizer=tokenizer
+    )
 
 
 def _preset(options: Train) -> dict[str, dict]:
@@ -321,43 +425,48 @@ def _given(options: ModelOptions | TrainingOptions) -> dict[str, object]:
     return {name: value for name, value in asdict(options).items() if value is not None}
 
 
-def _vocab_size(options: Train, preset: dict[str, dict]) -> int:
-    return options.model.vocab_size or preset["data"]["vocab_size"]
+def _material(plan: _Plan) -> _Material:
+    return _stories(plan) if plan.data["kind"] == "stories" else _text(plan)
 
 
-def _stories(options: Train, preset: dict[str, dict]) -> _Material:
+def _stories(plan: _Plan) -> _Material:
     language = StoryLanguage()
-    sizes = {name: preset["data"][name] for name in ("n_train", "n_validation")}
-    stories = language.stories(split="train", seed=options.seed)
-    # A few thousand stories hold all common words; more would only take longer to count.
-    some = islice(stories, min(sizes["n_train"], 4000))
-    tokenizer = BytePairTokenizer.train(some, _vocab_size(options, preset))
-    corpora = story_corpora(language, tokenizer, **sizes, seed=options.seed)
+    sizes = {name: plan.data[name] for name in ("n_train", "n_validation")}
+    seed = plan.training["seed"]
+    tokenizer = plan.tokenizer
+    if tokenizer is None:
+        # A few thousand stories hold all common words; more would only take longer to count.
+        stories = language.stories(split="train", seed=seed)
+        some = islice(stories, min(sizes["n_train"], 4000))
+        tokenizer = BytePairTokenizer.train(some, plan.data["vocab_size"])
+    train_corpus, validation = story_corpora(language, tokenizer, **sizes, seed=seed)
     return _Material(
+        kind="stories",
         tokenizer=tokenizer,
-        train=corpora[0],
-        validation=corpora[1],
-        description={"kind": "stories", "language": repr(language), **sizes},
+        train=train_corpus,
+        validation=validation,
         language=language,
     )
 
 
-def _text(options: Train, preset: dict[str, dict]) -> _Material:
-    by_name = str(options.text) == "shakespeare" and not options.text.exists()
-    text = tiny_shakespeare() if by_name else read_text(options.text)
+def _text(plan: _Plan) -> _Material:
+    path = Path(plan.data["file"])
+    by_name = str(path) == "shakespeare" and not path.exists()
+    text = tiny_shakespeare() if by_name else read_text(path)
     train_text, validation_text = split_text(text)
-    tokenizer = BytePairTokenizer.train(train_text, _vocab_size(options, preset))
+    tokenizer = plan.tokenizer or BytePairTokenizer.train(
+        train_text, plan.data["vocab_size"]
+    )
     return _Material(
+        kind="text",
         tokenizer=tokenizer,
         train=text_corpus(train_text, tokenizer),
         validation=text_corpus(validation_text, tokenizer),
-        description={"kind": "text", "file": str(options.text)},
     )
 
 
-def _model(options: Train, preset: dict[str, dict], material: _Material) -> GPT:
-    shape = {**preset["model"], **_given(options.model)}
-    config = GPTConfig(**{**shape, "vocab_size": material.tokenizer.vocab_size})
+def _model(plan: _Plan, material: _Material) -> GPT:
+    config = GPTConfig(**{**plan.model, "vocab_size": material.tokenizer.vocab_size})
     # Draws nothing that is used: a text that is too short is refused before a folder is made.
     training_batch(
         material.train,
@@ -366,15 +475,12 @@ def _model(options: Train, preset: dict[str, dict], material: _Material) -> GPT:
         seed=0,
         step=0,
     )
-    return GPT(config, generator=torch.Generator().manual_seed(options.seed))
+    generator = torch.Generator().manual_seed(plan.training["seed"])
+    return GPT(config, generator=generator)
 
 
 def _new_run(
-    options: Train,
-    material: _Material,
-    model: GPT,
-    config: TrainConfig,
-    device: torch.device,
+    options: Train, plan: _Plan, material: _Material, model: GPT, device: torch.device
 ) -> Path:
     name = "stories" if options.text is None else options.text.stem
     numbered = (Path("runs") / f"{name}-{number}" for number in count(1))
@@ -388,8 +494,8 @@ def _new_run(
         model_config=model.config,
         tokenizer=material.tokenizer,
         details={
-            "training": config.to_dict(),
-            "data": {**material.description, "fingerprints": fingerprints},
+            "training": TrainConfig(**plan.training).to_dict(),
+            "data": {**plan.data, "fingerprints": fingerprints},
             "device": describe(device),
         },
         overwrite=options.overwrite,
@@ -397,12 +503,17 @@ def _new_run(
 
 
 def _introduce(
-    material: _Material, model: GPT, run: Path, device: torch.device
+    material: _Material,
+    model: GPT,
+    run: Path,
+    device: torch.device,
+    process: Process,
 ) -> None:
     config, corpus = model.config, material.train
-    print(f"Device   {describe(device)}")
+    times = f"{process.n_ranks} times " if process.n_ranks > 1 else ""
+    print(f"Device   {times}{describe(device)}")
     print(
-        f"Data     {material.description['kind']}: {corpus.n_bytes / 1e6:.1f} MB to learn from, "
+        f"Data     {material.kind}: {corpus.n_bytes / 1e6:.1f} MB to learn from, "
         f"{material.validation.n_bytes / 1e6:.2f} MB held out; "
         f"{config.vocab_size:,} tokens, {corpus.bytes_per_token:.2f} bytes each"
     )
@@ -481,6 +592,39 @@ def _sample(options: Sample) -> None:
         from_start=is_stories,
     )
     _show(texts, StoryLanguage() if is_stories else None)
+
+
+# ------------------------------------------------------------------------------------------ plot
+
+
+def _plot(options: Plot) -> None:
+    if not options.runs:
+        raise ValueError("give the folder of one run at least")
+    curves, faint, floors = {}, [], set()
+    for run in options.runs:
+        checkpoint.read_config(run)  # refuses what is not a run
+        records = checkpoint.read_log(run)
+        # A step that was skipped has no loss.
+        losses = [r for r in records if r.get("loss") is not None]
+        evaluations = [r for r in records if "validation_loss" in r]
+        if not losses:
+            raise ValueError(
+                f"{run} has not taken a step yet; there is nothing to draw"
+            )
+        name = f"{run.name}, training"
+        faint.append(name)
+        curves[name] = ([r["step"] for r in losses], [r["loss"] for r in losses])
+        if evaluations:
+            curves[f"{run.name}, validation"] = (
+                [r["step"] for r in evaluations],
+                [r["validation_loss"] for r in evaluations],
+            )
+            floors.add(evaluations[-1]["floor"])
+    # Runs on different data have different floors, and none that could be drawn for all.
+    floor = floors.pop() if len(floors) == 1 else None
+    axes = loss_curves(curves, faint=faint, floor=floor)
+    axes.figure.savefig(options.out)
+    print(f"The figure is in {options.out}")
 
 
 if __name__ == "__main__":

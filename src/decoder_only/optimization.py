@@ -5,27 +5,46 @@ AdamW keeps two running means for every weight, of its gradient g and of the gra
     m = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g²
     w = w - lr (m̂ / (sqrt(v̂) + eps) + decay w)
 
-where the hats undo the bias towards the zeros that both means begin with. The learning rate lr
-rises to its peak while the means are still uncertain, and then falls along a cosine. Chapter 9.
+where the hats undo the bias towards the zeros that both means begin with. Muon looks at a matrix
+as a whole: it keeps the first mean only, and moves along the nearest matrix that stretches all
+directions equally,
+
+    M = momentum M + (1 - momentum) G    W = W - lr (0.2 sqrt(max(rows, columns)) U V^T + decay W)
+
+with M = U S V^T. The learning rate lr is a peak times a share that depends on the step. Chapter 9.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
-__all__ = ["adamw", "learning_rate", "parameter_groups", "set_learning_rate"]
+from decoder_only.distributed import spread_like, whole
+
+__all__ = [
+    "SCHEDULES",
+    "Muon",
+    "build_optimizers",
+    "cosine",
+    "inverse_square_root",
+    "orthogonalize",
+    "parameter_groups",
+    "set_learning_rate",
+    "warmup_stable_decay",
+]
 
 
 def parameter_groups(
     model: nn.Module, *, weight_decay: float
 ) -> list[dict[str, object]]:
-    """A model's parameters in two groups: those that decay towards zero, and those that do not.
+    """A model's parameters in two groups: the matrices, which decay, and the others.
 
-    The matrices of linear maps decay. Norms and biases do not, because there is no reason why a
-    scale should be near 0 rather than near 1; tables with a row per token or position do not
-    either, because a rare token's row would fade between its few gradients. A head, tied or not,
-    is such a table.
+    The matrices of linear maps decay towards zero. Norms and biases do not, because there is no
+    reason why a scale should be near 0 rather than near 1; tables with a row per token or
+    position do not either, because a rare token's row would fade between its few gradients. A
+    head, tied or not, is such a table.
 
     Args:
         model: its parameters that require a gradient are divided, each in one group.
@@ -33,69 +52,264 @@ def parameter_groups(
 
     Source: Loshchilov & Hutter (2019) for the decay; Brown et al. (2020) for its value, 0.1.
     """
-    matrices = {
+    linear = {
         id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)
     }
-    decayed, others = [], []
+    matrices, others = [], []
     for parameter in model.parameters():
         if parameter.requires_grad:
-            (decayed if id(parameter) in matrices else others).append(parameter)
+            (matrices if id(parameter) in linear else others).append(parameter)
     return [
-        {"params": decayed, "weight_decay": weight_decay},
+        {"params": matrices, "weight_decay": weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
 
 
-def adamw(
+def build_optimizers(
     model: nn.Module,
     *,
+    optimizer: str = "adamw",
     learning_rate: float,
     weight_decay: float = 0.1,
     beta1: float = 0.9,
     beta2: float = 0.95,
-) -> torch.optim.AdamW:
-    """AdamW over a model's parameter groups, as one fused kernel where the model is on a GPU.
+    momentum: float = 0.95,
+) -> list[torch.optim.Optimizer]:
+    """What moves a model's weights: AdamW for all, or Muon for matrices and AdamW for the rest.
 
-    Call it after the model has been moved to its device.
+    Call it after the model has been moved to its device. AdamW runs as one fused kernel. Both
+    optimizers step as far for the same learning rate, so there is one.
 
-    Source: Loshchilov & Hutter (2019); betas from Brown et al. (2020).
+    Args:
+        optimizer: "adamw" or "muon".
+        learning_rate: the peak, which `set_learning_rate` takes shares of.
+        weight_decay: of the matrices.
+        beta1, beta2: memory of AdamW's two means.
+        momentum: memory of Muon's mean.
+
+    Raises:
+        ValueError: for another optimizer.
+
+    Source: Loshchilov & Hutter (2019) for AdamW, betas from Brown et al. (2020); for the division
+    of labour Jordan et al. (2024).
     """
-    return torch.optim.AdamW(
-        parameter_groups(model, weight_decay=weight_decay),
-        lr=learning_rate,
-        betas=(beta1, beta2),
-        fused=all(parameter.is_cuda for parameter in model.parameters()),
-    )
+    if optimizer not in ("adamw", "muon"):
+        raise ValueError(
+            f"optimizer={optimizer!r} is unknown; choose 'adamw' or 'muon'"
+        )
+    matrices, others = parameter_groups(model, weight_decay=weight_decay)
+    by_muon = [matrices] if optimizer == "muon" and matrices["params"] else []
+    by_adamw = [others] if by_muon else [matrices, others]
+    by_adamw = [group for group in by_adamw if group["params"]]
+    optimizers: list[torch.optim.Optimizer] = []
+    if by_adamw:
+        optimizers.append(
+            torch.optim.AdamW(
+                by_adamw, lr=learning_rate, betas=(beta1, beta2), fused=True
+            )
+        )
+    if by_muon:
+        optimizers.append(Muon(by_muon, learning_rate=learning_rate, momentum=momentum))
+    for each in optimizers:
+        for group in each.param_groups:
+            group["peak"] = learning_rate
+    return optimizers
 
 
-def learning_rate(
-    step: int, *, warmup_steps: int, total_steps: int, peak: float, final: float = 0.0
-) -> float:
-    """The learning rate of one step: a straight line up, then half a cosine down.
+class Muon(torch.optim.Optimizer):
+    """Momentum, orthogonalized: every direction of a matrix moves equally far.
 
-        step < W:   peak (step + 1) / W
-        step >= W:  final + (peak - final) (1 + cos(pi (step - W) / (T - W))) / 2
+    A gradient's few strong directions drown its weak ones, which may matter as much to rare
+    tokens. Setting all singular values to one lets both move. Matrices of one shape are stacked
+    and handled together, which is several times faster than one by one.
 
-    A pure function of the step, so that a run that resumes needs no scheduler's state. From step
-    T on it stays at `final`.
+    The factor 0.2 sqrt(max(rows, columns)) gives steps of the size that AdamW's have, so that
+    learning rate and decay carry over.
+
+    Args:
+        params: matrices, or groups of them.
+        learning_rate: lr.
+        momentum: memory of the mean; the step looks ahead along it (Nesterov).
+        weight_decay: pull towards zero, per unit of learning rate.
+        n_iterations: of `orthogonalize`.
+
+    Attributes:
+        found_inf: None, or a tensor that holds 1 where the gradients are not finite: the step
+            then changes nothing, without waiting for a GPU to say so. AdamW has the same.
+
+    Raises:
+        ValueError: for a parameter that is not a matrix.
+
+    Source: Jordan et al. (2024); the size of the step and the decay, Liu et al. (2025).
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, object]],
+        *,
+        learning_rate: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        n_iterations: int = 5,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": learning_rate,
+                "momentum": momentum,
+                "weight_decay": weight_decay,
+                "n_iterations": n_iterations,
+            },
+        )
+        self.found_inf: Tensor | None = None
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.ndim != 2:
+                    raise ValueError(
+                        f"Muon moves matrices, not a parameter of shape "
+                        f"{tuple(parameter.shape)}; give that one to AdamW"
+                    )
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """Move every matrix once, along its gradient's mean."""
+        for group in self.param_groups:
+            moving = [p for p in group["params"] if p.grad is not None]
+            for shape in dict.fromkeys(p.shape for p in moving):
+                self._move([p for p in moving if p.shape == shape], group)
+
+    def _move(self, matrices: list[Tensor], group: dict[str, object]) -> None:
+        for matrix in matrices:
+            if not self.state[matrix]:
+                self.state[matrix]["momentum"] = torch.zeros_like(matrix)
+        means = [self.state[matrix]["momentum"] for matrix in matrices]
+        gradient = _stack([matrix.grad for matrix in matrices])
+        rate, forget = group["lr"], 1 - group["momentum"]
+        if self.found_inf is not None:
+            finite = 1 - self.found_inf
+            gradient = torch.where(finite.bool(), gradient, 0.0)
+            rate, forget = rate * finite, forget * finite
+        mean = _stack(means)
+        mean += forget * (gradient - mean)
+        ahead = gradient.lerp(mean, group["momentum"])
+        direction = orthogonalize(ahead, n_iterations=group["n_iterations"])
+        size = 0.2 * math.sqrt(max(direction.shape[-2:]))
+        old = _stack(matrices)
+        new = old - rate * (size * direction + group["weight_decay"] * old)
+        _unstack(mean, means)
+        _unstack(new, matrices)
+
+
+def orthogonalize(
+    matrices: Float[Tensor, "*b f d"], *, n_iterations: int = 5
+) -> Float[Tensor, "*b f d"]:
+    """For each matrix U S V^T about U V^T: its singular values become 0.7 to 1.2.
+
+    An odd polynomial of a matrix acts on the singular values alone. Repeating
+
+        X <- 3.4445 X - 4.7750 (X X^T) X + 2.0315 (X X^T)^2 X
+
+    lifts small ones quickly, at the price of leaving large ones spread around one, which does no
+    harm. On a GPU the products run in bfloat16.
+
+    Args:
+        matrices: any number of one shape.
+        n_iterations: 5 reach singular values from about 0.003 of the Frobenius norm upwards.
+
+    Source: Jordan et al. (2024), after Bernstein & Newhouse (2024).
+    """
+    x = matrices.bfloat16() if matrices.is_cuda else matrices
+    wide = x.shape[-2] <= x.shape[-1]
+    x = x if wide else x.mT  # the shorter side makes the smaller products
+    # The Frobenius norm bounds the largest singular value.
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    for _ in range(n_iterations):
+        square = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
+    return (x if wide else x.mT).to(matrices.dtype)
+
+
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.stack([whole(tensor) for tensor in tensors])
+
+
+def _unstack(stacked: Tensor, targets: Sequence[Tensor]) -> None:
+    for target, x in zip(targets, stacked, strict=True):
+        target.copy_(spread_like(target, x))
+
+
+# A schedule gives the share of the peak at which a step is taken. It is a pure function of the
+# step, counted from 0, so that a run that resumes needs no scheduler's state.
+
+
+def cosine(step: int, *, warmup_steps: int, total_steps: int) -> float:
+    """A straight line up, then half a cosine down to 0.
+
+        step < W:   (step + 1) / W
+        step >= W:  (1 + cos(pi (step - W) / (T - W))) / 2
 
     Args:
         step: counted from 0.
-        warmup_steps: W, the number of steps in which the rate rises; 0 for none.
-        total_steps: T.
-        peak, final: the highest and the last rate.
+        warmup_steps: W, steps in which the rate rises; 0 for none.
+        total_steps: T; from there on the share is 0.
 
     Source: Loshchilov & Hutter (2017) for the cosine; warm-up as in Brown et al. (2020).
     """
     if step < warmup_steps:
-        return peak * ((step + 1) / warmup_steps)
+        return (step + 1) / warmup_steps
     if step >= total_steps:
-        return final
+        return 0.0
     progress = (step - warmup_steps) / (total_steps - warmup_steps)
-    return final + (peak - final) * (1 + math.cos(math.pi * progress)) / 2
+    return (1 + math.cos(math.pi * progress)) / 2
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Let all of an optimizer's groups take their next step at this rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+def warmup_stable_decay(
+    step: int, *, warmup_steps: int, total_steps: int, decay_share: float = 0.4
+) -> float:
+    """A straight line up, the peak for most of the time, a straight line down to 0 at the end.
+
+    The stable part does not depend on how long the run will be, so one run can be ended, by its
+    decay, at several lengths.
+
+    Args:
+        step, warmup_steps, total_steps: see `cosine`.
+        decay_share: share of the steps, after warm-up, in which the rate falls.
+
+    Source: Hu et al. (2024); Hägele et al. (2024).
+    """
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    decay_steps = decay_share * (total_steps - warmup_steps)
+    return min(1.0, max(0.0, (total_steps - step) / max(decay_steps, 1e-9)))
+
+
+def inverse_square_root(step: int, *, warmup_steps: int, total_steps: int = 0) -> float:
+    """A straight line up, then a fall like 1 / sqrt(step), which never reaches 0.
+
+    The original transformer's rate, D^-0.5 min(n^-0.5, n W^-1.5) for step n counted from 1, has
+    its peak (D W)^-0.5 at n = W; this is its share.
+
+    Args:
+        step, warmup_steps: see `cosine`; W is at least 1 here.
+        total_steps: without influence.
+
+    Source: Vaswani et al. (2017), equation 3; seed document T.
+    """
+    n, w = step + 1, max(warmup_steps, 1)
+    return min(math.sqrt(w / n), n / w)
+
+
+SCHEDULES = {
+    "cosine": cosine,
+    "warmup_stable_decay": warmup_stable_decay,
+    "inverse_square_root": inverse_square_root,
+}
+
+
+def set_learning_rate(
+    optimizers: Iterable[torch.optim.Optimizer], share: float
+) -> None:
+    """Let all groups take their next step at this share of their peak."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = share * group["peak"]

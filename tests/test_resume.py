@@ -1,0 +1,387 @@
+"""A run that is stopped, killed or damaged goes on as if nothing had happened."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from decoder_only import GPT, GPTConfig, checkpoint
+from decoder_only.checkpoint import (
+    cut_log,
+    latest_state,
+    locked,
+    read_log,
+    save_state,
+)
+from decoder_only.data import document_corpus, text_corpus
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import TrainConfig, train
+
+TOKENIZER = BytePairTokenizer([])
+TEXT = text_corpus(
+    "the cat sat on the mat, and the dog sat on the cat. " * 8, TOKENIZER
+)
+HELD_OUT = document_corpus(["the dog sat on the mat.", "the cat."], TOKENIZER)
+SHAPE = {
+    "vocab_size": 257,
+    "context_length": 16,
+    "d_model": 16,
+    "n_layers": 1,
+    "n_heads": 2,
+    "dropout": 0.1,  # its draws must be repeated too
+}
+SETTINGS = {
+    "steps": 12,
+    "batch_size": 4,
+    "learning_rate": 1e-2,
+    "warmup_steps": 2,
+    "optimizer": "muon",
+    "evaluate_every": 6,
+    "save_every": 2,
+    "log_every": 3,
+}
+
+
+def tiny() -> GPT:
+    return GPT(GPTConfig(**SHAPE), generator=torch.Generator().manual_seed(0))
+
+
+def begin(folder: Path) -> Path:
+    return checkpoint.create_run(
+        folder, model_config=GPTConfig(**SHAPE), tokenizer=TOKENIZER
+    )
+
+
+def go(run: Path, model: GPT | None = None, **changes):
+    config = TrainConfig(**{**SETTINGS, **changes})
+    return train(model or tiny(), TEXT, HELD_OUT, config, run=run)
+
+
+def log(run: Path) -> list[dict]:
+    """What the log says, apart from the time that it took."""
+    return [{k: v for k, v in r.items() if k != "seconds"} for r in read_log(run)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run that nothing happened to."""
+    run = begin(tmp_path_factory.mktemp("runs") / "whole")
+    go(run)
+    return run
+
+
+def assert_same_end(run: Path, other: Path) -> None:
+    assert log(run) == log(other)
+    ours, theirs = latest_state(run), latest_state(other)
+    assert (ours.step, ours.damaged) == (theirs.step, theirs.damaged)
+    assert set(ours.tensors) == set(theirs.tensors)
+    for name, tensor in ours.tensors.items():
+        assert torch.equal(tensor, theirs.tensors[name]), name
+    weights = [
+        checkpoint.load(folder).model.state_dict().values() for folder in (run, other)
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(model: GPT, n_steps: int) -> GPT:
+    """A model whose next training step fails."""
+    taken = []
+
+    def hook(module, inputs):
+        if module.training:
+            taken.append(1)
+            if len(taken) > n_steps:
+                raise Stop
+
+    model.register_forward_pre_hook(hook)
+    return model
+
+
+# ---------------------------------------------------------------------------------- bit by bit
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 5, 6, 11])
+def test_a_run_that_dies_goes_on_and_ends_the_same(tmp_path, whole, n_steps):
+    run = begin(tmp_path / "run")
+    with pytest.raises(Stop):
+        go(run, stop_after(tiny(), n_steps))
+    saved = latest_state(run)
+    assert (saved.step if saved else 0) == n_steps // 2 * 2
+    history = go(run)
+    assert_same_end(run, whole)
+    assert history.losses == [r["loss"] for r in log(whole) if "loss" in r]
+    assert len(history.learning_rates) == 12
+    assert [step for step, _ in history.evaluations] == [6, 12]
+
+
+def test_a_run_may_die_again_and_again(tmp_path, whole):
+    run = begin(tmp_path / "run")
+    for _ in range(5):
+        with pytest.raises(Stop):
+            go(run, stop_after(tiny(), 3))
+    go(run)
+    assert_same_end(run, whole)
+
+
+def test_what_goes_on_does_not_depend_on_the_weights_it_is_given(tmp_path, whole):
+    run = begin(tmp_path / "run")
+    with pytest.raises(Stop):
+        go(run, stop_after(tiny(), 7))
+    other = GPT(GPTConfig(**SHAPE), generator=torch.Generator().manual_seed(99))
+    go(run, other)
+    assert_same_end(run, whole)
+
+
+def test_a_finished_run_stays_as_it_is(tmp_path, whole):
+    before = {path.name: path.read_bytes() for path in whole.iterdir()}
+    history = go(whole)
+    assert len(history.losses) == 12
+    assert {path.name: path.read_bytes() for path in whole.iterdir()} == before
+
+
+def test_how_often_it_is_looked_at_may_change(tmp_path, whole):
+    run = begin(tmp_path / "run")
+    with pytest.raises(Stop):
+        go(run, stop_after(tiny(), 7))
+    go(run, save_every=5, log_every=1)
+    assert_same_end(run, whole)
+
+
+# ------------------------------------------------------------------------------------- killing
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+import torch
+torch.set_num_threads(1)
+from test_resume import begin, go
+from pathlib import Path
+run = Path(sys.argv[1])
+if not run.exists():
+    begin(run)
+print("ready", flush=True)
+go(run, steps=int(sys.argv[2]), save_every=1)
+"""
+
+
+def kill_again_and_again(run: Path, *, n_kills: int, n_steps: int, seed: int) -> int:
+    """Train in a process of its own, kill it with SIGKILL at random moments, and begin anew.
+
+    Every step is saved, so that most moments lie within a save. Returns the number of kills.
+    """
+    rng, killed = random.Random(seed), 0
+    script = SCRIPT.format(tests=str(Path(__file__).parent))
+    while True:
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, str(run), str(n_steps)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        child.stdout.readline()
+        if killed < n_kills:
+            time.sleep(rng.uniform(0.0, 0.4))
+            child.send_signal(signal.SIGKILL)
+        _, errors = child.communicate()
+        if child.returncode == 0:
+            return killed
+        assert child.returncode == -signal.SIGKILL, errors.decode()
+        killed += 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows knows no SIGKILL")
+def test_a_run_that_is_killed_at_random_moments_ends_the_same(tmp_path):
+    """A handful of times here; `python benchmarks/soak.py` does it 200 times."""
+    run, whole = tmp_path / "killed", begin(tmp_path / "whole")
+    go(whole, steps=60, save_every=1)
+    killed = kill_again_and_again(run, n_kills=4, n_steps=60, seed=0)
+    assert killed >= 1
+    assert_same_end(run, whole)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGTERM")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_leaves_cleanly(tmp_path, whole, number):
+    run, model = begin(tmp_path / "run"), tiny()
+    calls = []
+
+    def send(module, inputs):
+        calls.append(1)
+        if module.training and len(calls) == 4:
+            os.kill(os.getpid(), number)
+
+    model.register_forward_pre_hook(send)
+    before = signal.getsignal(number)
+    history = go(run, model, save_every=99, evaluate_every=99)
+    assert signal.getsignal(number) is before
+    assert len(history.losses) == 4
+    assert latest_state(run).step == 4
+    with pytest.raises(Stop):
+        go(run, stop_after(tiny(), 3))
+    go(run)
+    assert_same_end(run, whole)
+
+
+def test_a_second_signal_does_not_wait(tmp_path):
+    run, model = begin(tmp_path / "run"), tiny()
+
+    def send(module, inputs):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    model.register_forward_pre_hook(send)
+    with pytest.raises(KeyboardInterrupt):
+        go(run, model)
+
+
+def test_training_works_outside_the_main_thread(tmp_path, whole):
+    run = begin(tmp_path / "run")
+    thread = threading.Thread(target=go, args=(run,))
+    thread.start()
+    thread.join()
+    assert_same_end(run, whole)
+
+
+# ------------------------------------------------------------------------------------- damage
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_two_states_are_kept(whole):
+    names = sorted(path.name for path in whole.glob("state-*"))
+    assert names == ["state-00000010.safetensors", "state-00000012.safetensors"]
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut", "empty"])
+def test_the_last_good_state_is_found_and_it_says_so(tmp_path, whole, how, capfd):
+    run = begin(tmp_path / "run")
+    with pytest.raises(Stop):
+        go(run, stop_after(tiny(), 9))
+    newest = run / "state-00000008.safetensors"
+    if how == "flipped":
+        damage(newest)
+    else:
+        newest.write_bytes(newest.read_bytes()[: 1000 if how == "cut" else 0])
+    found = latest_state(run)
+    assert found.step == 6
+    assert str(newest) in found.damaged[0]
+    config = TrainConfig(**SETTINGS)
+    train(tiny(), TEXT, HELD_OUT, config, run=run, progress=True)
+    assert f"passed over: {newest}" in capfd.readouterr().err
+    assert_same_end(run, whole)
+
+
+def test_without_any_good_state_it_says_so_and_touches_nothing(tmp_path):
+    run = begin(tmp_path / "run")
+    with pytest.raises(Stop):
+        go(run, stop_after(tiny(), 9))
+    for path in run.glob("state-*"):
+        damage(path)
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with pytest.raises(ValueError, match=r"no state can be used: .*08.*; .*06"):
+        go(run)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_a_state_of_another_run_is_passed_over(tmp_path, whole):
+    run = checkpoint.create_run(
+        tmp_path / "run",
+        model_config=GPTConfig(**SHAPE),
+        tokenizer=TOKENIZER,
+        details={"another": "run"},
+    )
+    strange = whole / "state-00000012.safetensors"
+    (run / strange.name).write_bytes(strange.read_bytes())
+    with pytest.raises(ValueError, match=r"config.json is damaged or has been changed"):
+        latest_state(run)
+
+
+def test_a_log_that_was_cut_short_is_mended(tmp_path):
+    run = begin(tmp_path / "run")
+    lines = [json.dumps({"step": n, "loss": 1.0}) + "\n" for n in range(1, 6)]
+    (run / "log.jsonl").write_text("".join(lines) + '{"step": 6, "lo')
+    assert [r["step"] for r in read_log(run)] == [1, 2, 3, 4, 5]
+    assert [r["step"] for r in cut_log(run, step=3)] == [1, 2, 3]
+    assert (run / "log.jsonl").read_text() == "".join(lines[:3])
+    (run / "log.jsonl").write_text(lines[0] + "nonsense\n" + lines[1])
+    with pytest.raises(ValueError, match=r"log.jsonl is damaged: line 2 is not JSON"):
+        read_log(run)
+
+
+def test_a_full_disk_names_the_last_good_state(tmp_path, monkeypatch):
+    run = begin(tmp_path / "run")
+    save_state(run, {"model.x": torch.ones(2)}, step=1)
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(
+        OSError, match=r"cannot save .*02.*: No space left .*last good state is .*01"
+    ):
+        save_state(run, {"model.x": torch.zeros(2)}, step=2)
+    assert torch.equal(latest_state(run).tensors["model.x"], torch.ones(2))
+    assert not list(run.glob(".*.part"))
+
+
+# -------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 20}, r"was begun with steps=12 \(training\), not 20"),
+        ({"optimizer": "adamw"}, r"begun with optimizer='muon' \(training\)"),
+        ({"seed": 1}, r"begun with seed=0 \(training\), not 1"),
+    ],
+    ids=str,
+)
+def test_another_configuration_is_refused_before_anything_is_touched(
+    tmp_path, changes, message
+):
+    run = begin(tmp_path / "run")
+    with pytest.raises(Stop):
+        go(run, stop_after(tiny(), 7))
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with pytest.raises(ValueError, match=message + ".*or choose another folder"):
+        go(run, **changes)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_another_model_is_refused(whole):
+    model = GPT(GPTConfig(**{**SHAPE, "d_model": 8}))
+    with pytest.raises(ValueError, match=r"begun with d_model=16 \(model\), not 8"):
+        go(whole, model)
+
+
+def test_other_data_are_refused(whole):
+    other = text_corpus("quite another text. " * 20, TOKENIZER)
+    with pytest.raises(ValueError, match=r"was begun with fingerprint="):
+        train(tiny(), other, HELD_OUT, TrainConfig(**SETTINGS), run=whole)
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path, whole):
+    run = begin(tmp_path / "run")
+    with locked(run):
+        with pytest.raises(
+            OSError, match=r"another process is training in .*run; stop"
+        ):
+            go(run)
+        assert read_log(run) == []
+    go(run)
+    assert_same_end(run, whole)
