@@ -3,6 +3,8 @@
 import ast
 import inspect
 import json
+import os
+import signal
 from importlib.metadata import entry_points
 from itertools import pairwise
 
@@ -177,6 +179,77 @@ def test_options_go_before_the_preset(text, tmp_path):
     assert config["model"]["dropout"] == 0.25
     for name in ("positions", "activation"):
         assert config["model"][name] == preset["model"][name]
+
+
+# ------------------------------------------------------------------------------------ going on
+
+
+NINE = [*SMALL[1:], "--steps=9", "--vocab-size=280", "--quiet"]
+
+
+def interrupted_after(monkeypatch, n_steps: int) -> None:
+    """Ctrl-C is pressed while a step of training is under way."""
+    real, taken = cli.train, []
+
+    def train(model, *arguments, **options):
+        def press(module, inputs):
+            taken.append(module.training)
+            if sum(taken) == n_steps:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        model.register_forward_pre_hook(press)
+        return real(model, *arguments, **options)
+
+    monkeypatch.setattr(cli, "train", train)
+
+
+@pytest.mark.parametrize("kind", ["stories", "text"])
+def test_a_run_that_was_stopped_goes_on(kind, text, tmp_path, monkeypatch, capfd):
+    source = () if kind == "stories" else ("--text", text)
+    assert run("train", *source, *NINE, "--out", tmp_path / "whole") == 0
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 4)
+        assert run("train", *source, *NINE, "--out", tmp_path / "stopped") == 130
+    out = capfd.readouterr().out
+    assert "Stopped after step 4 of 9; all is saved. Go on:" in out
+    assert f"decoder-only train --resume {tmp_path / 'stopped'}" in out
+    assert run("train", "--resume", tmp_path / "stopped", "--quiet") == 0
+    assert "Let it write more" in capfd.readouterr().out
+    whole, stopped = (
+        checkpoint.load(tmp_path / name).model.state_dict()
+        for name in ("whole", "stopped")
+    )
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+def test_a_resumed_run_keeps_its_settings(text, tmp_path, capfd):
+    run("train", "--text", text, *NINE, "--out", tmp_path / "run")
+    capfd.readouterr()
+    for option in (("--steps", "20"), ("--text", text), ("--seed", "3")):
+        message = refused(capfd, "train", "--resume", tmp_path / "run", *option)
+        assert "goes on with the settings that the run was begun with" in message
+    assert "holds no run" in refused(capfd, "train", "--resume", tmp_path / "nothing")
+
+
+# -------------------------------------------------------------------------------------- plotting
+
+
+def test_runs_are_drawn_in_one_figure(text, tmp_path, capfd):
+    for name in ("one", "two"):
+        run("train", "--text", text, *NINE, "--out", tmp_path / name)
+    picture = tmp_path / "runs.svg"
+    assert run("plot", tmp_path / "one", tmp_path / "two", "--out", picture) == 0
+    assert f"The figure is in {picture}" in capfd.readouterr().out
+    drawn = picture.read_text()
+    assert drawn.startswith("<?xml")
+
+
+def test_what_cannot_be_drawn_is_named(text, tmp_path, capfd):
+    assert "holds no run" in refused(capfd, "plot", tmp_path / "nothing")
+    run("train", "--text", text, *NINE, "--out", tmp_path / "run")
+    capfd.readouterr()
+    (tmp_path / "run" / "log.jsonl").write_text("")
+    assert "has not taken a step yet" in refused(capfd, "plot", tmp_path / "run")
 
 
 # ---------------------------------------------------------------------------------------- mistakes

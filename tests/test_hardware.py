@@ -5,7 +5,16 @@ import contextlib
 import pytest
 import torch
 
-from decoder_only.hardware import autocast, choose_device, describe, has_native_bfloat16
+from decoder_only import hardware
+from decoder_only.hardware import (
+    autocast,
+    choose_device,
+    compiled,
+    describe,
+    has_native_bfloat16,
+    multiplying_format,
+    peak_flops,
+)
 
 CPU = torch.device("cpu")
 
@@ -83,6 +92,60 @@ def test_a_real_gpu_multiplies_in_its_native_format():
     device = choose_device("cuda")
     with autocast(device):
         product = torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)
-    expected = torch.bfloat16 if has_native_bfloat16(device) else torch.float32
+    expected = torch.bfloat16 if has_native_bfloat16(device) else torch.float16
     assert product.dtype == expected
     assert "GiB" in describe(device)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_gpu_without_bfloat16_multiplies_in_float16(monkeypatch, native):
+    monkeypatch.setattr(hardware, "has_native_bfloat16", lambda device: native)
+    expected = torch.bfloat16 if native else torch.float16
+    assert multiplying_format(torch.device("cuda")) == expected
+    assert multiplying_format(CPU) == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("name", "teraflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989.4),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA A100-SXM4-40GB", 312),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA L4", 121),
+        ("Tesla T4", 65),
+        ("A GPU of the future", None),
+    ],
+)
+def test_the_peak_of_known_gpus(monkeypatch, name, teraflops):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    peak = peak_flops(torch.device("cuda"))
+    assert peak == (None if teraflops is None else pytest.approx(teraflops * 1e12))
+    assert peak_flops(CPU) is None
+
+
+def test_what_cannot_be_compiled_runs_as_it_is_and_says_why(monkeypatch):
+    def broken(function):
+        def fail(*arguments):
+            raise RuntimeError("no C++ compiler was found\nmore about it")
+
+        return fail
+
+    monkeypatch.setattr(torch, "compile", broken)
+    double = compiled(lambda x: 2 * x)
+    with pytest.warns(UserWarning, match="it failed: no C\\+\\+ compiler was found$"):
+        assert double(3) == 6
+    assert double(4) == 8  # without another warning
+
+
+def test_a_mistake_of_the_function_is_not_blamed_on_the_compiler():
+    def wrong(x):
+        raise KeyError("its own")
+
+    with pytest.raises(KeyError, match="its own"):
+        compiled(wrong)(3)
+
+
+def test_what_can_be_compiled_is(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function: lambda x: function(x) + 1)
+    assert compiled(lambda x: 2 * x)(3) == 7

@@ -50,14 +50,14 @@ SETTINGS = {
 }
 
 
-def tiny() -> GPT:
-    return GPT(GPTConfig(**SHAPE), generator=torch.Generator().manual_seed(0))
+def tiny(**changes) -> GPT:
+    config = GPTConfig(**{**SHAPE, **changes})
+    return GPT(config, generator=torch.Generator().manual_seed(0))
 
 
-def begin(folder: Path) -> Path:
-    return checkpoint.create_run(
-        folder, model_config=GPTConfig(**SHAPE), tokenizer=TOKENIZER
-    )
+def begin(folder: Path, **changes) -> Path:
+    config = GPTConfig(**{**SHAPE, **changes})
+    return checkpoint.create_run(folder, model_config=config, tokenizer=TOKENIZER)
 
 
 def go(run: Path, model: GPT | None = None, **changes):

@@ -523,7 +523,8 @@ class _Session:
     def _restore_optimizers(self, tensors: dict[str, Tensor]) -> None:
         parameters = dict(self.model.named_parameters())
         for name, kept in self._optimizer_states():
-            for full_name, x in tensors.items():
+            # Spreading is done together, and files name their tensors in no particular order.
+            for full_name, x in sorted(tensors.items()):
                 owner, _, key = full_name.rpartition(".")
                 if owner == name:
                     x = x.to(self.device)

@@ -1,0 +1,182 @@
+"""Two processes do what one does: the same losses, and states that either can go on from."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from test_resume import (
+    HELD_OUT,
+    SETTINGS,
+    TEXT,
+    Stop,
+    assert_same_end,
+    begin,
+    go,
+    stop_after,
+    tiny,
+)
+
+from decoder_only import checkpoint
+from decoder_only.distributed import (
+    ALONE,
+    Process,
+    joined,
+    spread_like,
+    total,
+    whole,
+    wrap,
+)
+from decoder_only.training import TrainConfig, train
+
+pytestmark = pytest.mark.skipif(
+    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
+    reason="this PyTorch has no gloo to let processes talk through",
+)
+
+SCRIPT = textwrap.dedent(
+    """
+    import json, sys
+    sys.path.insert(0, sys.argv[1])
+    import torch
+    torch.set_num_threads(1)
+    from pathlib import Path
+    from test_resume import HELD_OUT, SETTINGS, TEXT, Stop, stop_after, tiny
+    from decoder_only.distributed import joined
+    from decoder_only.training import TrainConfig, train
+
+    run, strategy, n_steps = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    config = TrainConfig(**{**SETTINGS, **json.loads(sys.argv[5])})
+    model = tiny(**json.loads(sys.argv[6]))
+    if n_steps:
+        stop_after(model, n_steps)
+    with joined("cpu") as process:
+        try:
+            train(model, TEXT, HELD_OUT, config, run=run, process=process,
+                  strategy=strategy)
+        except Stop:
+            pass
+    """
+)
+# Dropout draws differ between processes, each of which has its own rows.
+SHAPE = {"dropout": 0.0}
+
+
+def together(
+    run: Path, strategy: str, *, n_processes: int = 2, n_steps: int = 0, **changes
+) -> None:
+    """Train in several processes, as torchrun starts them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    arguments = [str(Path(__file__).parent), str(run), strategy, str(n_steps)]
+    arguments += [json.dumps(changes), json.dumps(SHAPE)]
+    children = []
+    for rank in range(n_processes):
+        environment = {
+            **os.environ,
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(n_processes),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
+        children.append(
+            subprocess.Popen(
+                [sys.executable, "-c", SCRIPT, *arguments],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    said = [child.communicate(timeout=120)[0] for child in children]
+    assert [child.returncode for child in children] == [0] * n_processes, "".join(said)
+
+
+def losses(run: Path) -> list[float]:
+    return [r["loss"] for r in checkpoint.read_log(run) if "loss" in r]
+
+
+def validations(run: Path) -> list[float]:
+    records = checkpoint.read_log(run)
+    return [r["validation_loss"] for r in records if "validation_loss" in r]
+
+
+def begun(folder: Path) -> Path:
+    return begin(folder, **SHAPE)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    run = begun(tmp_path_factory.mktemp("runs") / "alone")
+    go(run, tiny(**SHAPE))
+    return run
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"optimizer": "adamw", "accumulation": 2}], ids=str
+)
+def test_two_processes_have_the_losses_of_one(tmp_path, strategy, changes):
+    one, two = begun(tmp_path / "one"), begun(tmp_path / "two")
+    go(one, tiny(**SHAPE), **changes)
+    together(two, strategy, **changes)
+    torch.testing.assert_close(losses(two), losses(one), rtol=2e-5, atol=2e-5)
+    torch.testing.assert_close(validations(two), validations(one), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_run_of_two_goes_on_alone_and_the_reverse(tmp_path, alone, strategy):
+    run = begun(tmp_path / "two, then one")
+    together(run, strategy, n_steps=7)
+    assert checkpoint.latest_state(run).step == 6
+    history = go(run, tiny(**SHAPE))
+    torch.testing.assert_close(history.losses, losses(alone), rtol=2e-5, atol=2e-5)
+
+    run = begun(tmp_path / "one, then two")
+    config = TrainConfig(**SETTINGS)
+    with pytest.raises(Stop):
+        train(stop_after(tiny(**SHAPE), 7), TEXT, HELD_OUT, config, run=run)
+    together(run, strategy)
+    assert len(losses(run)) == 12
+    torch.testing.assert_close(losses(run), losses(alone), rtol=2e-5, atol=2e-5)
+    assert checkpoint.load(run).step == 12
+
+
+def test_one_process_under_torchrun_is_as_good_as_alone(tmp_path, alone):
+    run = begun(tmp_path / "run")
+    together(run, "ddp", n_processes=1)
+    assert_same_end(run, alone)
+
+
+def test_without_torchrun_a_process_is_alone(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined("cpu") as process:
+        assert process is ALONE
+        assert process.is_first
+    model, x = tiny(), torch.ones(2)
+    assert wrap(model, ALONE) is model
+    assert total(x, ALONE) is x
+    assert whole(x) is x
+    assert spread_like(x, x) is x
+
+
+def test_an_unknown_strategy_is_named():
+    with pytest.raises(
+        ValueError, match="strategy='zero' is unknown; choose one of ddp"
+    ):
+        wrap(tiny(), ALONE, "zero")
+
+
+def test_rows_that_do_not_divide_are_refused(tmp_path):
+    config = TrainConfig(**SETTINGS)
+    with pytest.raises(
+        ValueError, match="batch_size=4 does not divide among 3 processes"
+    ):
+        train(tiny(), TEXT, HELD_OUT, config, process=Process(rank=0, n_ranks=3))
