@@ -22,7 +22,14 @@ from decoder_only.data import END_OF_TEXT
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer, pretokenize
 
-__all__ = ["apply_temperature", "generate", "keep_top_k", "keep_top_p", "write"]
+__all__ = [
+    "apply_temperature",
+    "beam_search",
+    "generate",
+    "keep_top_k",
+    "keep_top_p",
+    "write",
+]
 
 
 def apply_temperature(
@@ -154,6 +161,63 @@ def generate(
         model.train(was_training)
     n_missing = n_given + max_new_tokens - ids.shape[1]
     return torch.cat([ids, ids.new_full((len(ids), n_missing), stop_id or 0)], dim=1)
+
+
+@torch.no_grad()
+def beam_search(
+    model: GPT,
+    ids: Int[Tensor, "s"],
+    *,
+    max_new_tokens: int,
+    n_beams: int = 4,
+    stop_id: int | None = None,
+) -> list[tuple[Int[Tensor, "_"], float]]:
+    """Look for the likeliest continuation, keeping the few best beginnings at each length.
+
+    Drawing gives a typical text, and argmax a greedy one, whose first step may close the way to
+    likelier ones. A beam of one is argmax; one as wide as the vocabulary to the power of the
+    length finds the likeliest text of all.
+
+    Args:
+        model: gives logits, of which it sees at most `context_length` tokens.
+        ids: one sequence to go on from, at least one token.
+        max_new_tokens: length of a continuation at most.
+        n_beams: beginnings that are kept.
+        stop_id: a beginning that produced this token is complete.
+
+    Returns:
+        The beams, the likeliest first: the whole sequence, and the log-probability in nats of
+        what was added to it.
+
+    Raises:
+        ValueError: a setting that cannot work, or a sequence without a token.
+
+    Source: Graves (2012); seed documents G and T.
+    """
+    _check_settings(model, ids[None], max_new_tokens, 0, None)
+    _require("n_beams", n_beams, n_beams >= 1, "1 or more")
+    was_training = model.training
+    model.eval()
+    beams, complete = [(ids, 0.0)], []
+    try:
+        for _ in range(max_new_tokens):
+            rows = torch.stack([row for row, _ in beams])
+            logits = model(rows[:, -model.config.context_length :])[:, -1]
+            scores = torch.tensor([score for _, score in beams]).to(logits)
+            scores = scores[:, None] + logits.float().log_softmax(dim=-1)
+            # Each complete text takes the place of a beginning.
+            n_open = min(n_beams - len(complete), scores.numel())
+            best = scores.flatten().topk(n_open)
+            beams = []
+            for score, index in zip(best.values.tolist(), best.indices, strict=True):
+                row, token = divmod(int(index), scores.shape[1])
+                longer = torch.cat([rows[row], rows.new_tensor([token])])
+                (complete if token == stop_id else beams).append((longer, score))
+            if not beams:
+                break
+    finally:
+        model.train(was_training)
+    return sorted(complete + beams, key=lambda beam: -beam[1])
 
 
 def write(
