@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from ladder import PRECISIONS, build, compare, normal, results, unchecked
 from torch import nn
 
-from decoder_only.lm_head import LMHead, bits_per_byte, next_token_loss, perplexity
+from decoder_only.lm_head import (
+    LMHead,
+    _padded_linear,
+    bits_per_byte,
+    next_token_loss,
+    perplexity,
+)
 
 B, S, D, V = 2, 5, 7, 11
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
@@ -65,6 +71,17 @@ def test_soft_cap_bends_large_logits_and_leaves_small_ones():
     expected = torch.tensor([-15, -14.4604, -0.1, 0, 0.1, 14.4604, 15])[:, None]
     torch.testing.assert_close(capped(x), expected, rtol=1e-4, atol=1e-4)
     assert torch.equal(free(x), x)
+
+
+@every_precision
+@pytest.mark.parametrize("multiple", [1, 4, 11, 64])
+def test_padding_for_the_gpu_is_invisible(multiple, dtype):
+    x, weight = (normal(*shape, seed=1, dtype=dtype) for shape in ((B, S, D), (V, D)))
+    compare(
+        "padded head = head",
+        results(_padded_linear(x, weight, multiple), x, weight),
+        results(x @ weight.T, x, weight),
+    )
 
 
 @pytest.mark.parametrize("soft_cap", [0.0, -1.0, math.nan])
