@@ -1,0 +1,48 @@
+"""Files that a crash leaves whole: either the old content is there, or the new.
+
+A process can die at any moment, so no file is changed in place. It is written aside, forced onto
+the disk, and renamed over the old one, which a file system does as a whole or not at all.
+Chapter 9.
+"""
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+__all__ = ["sha256_of_file", "sync_folder", "write_atomically"]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file as a whole: written aside, forced onto the disk, renamed.
+
+    Only one process may write a path at a time.
+    """
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder onto the disk: a renaming is not safe before."""
+    if hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def sha256_of_file(path: Path) -> str:
+    """The SHA-256 of a file's bytes, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

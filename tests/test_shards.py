@@ -1,0 +1,608 @@
+"""Prepared text: its ids are those of the text in memory, and no half is taken for a whole."""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import types
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from decoder_only import shards
+from decoder_only.data import (
+    END_OF_TEXT,
+    evaluation_batches,
+    split_text,
+    text_corpus,
+    training_batch,
+)
+from decoder_only.shards import ShardedIds, huggingface_documents, open_shards, prepare
+from decoder_only.tokenization import BytePairTokenizer
+
+SAMPLE = (
+    "One day the fox's cub said: it's 42 berries!\n\nThe end.  So, the fox slept.\r\n"
+)
+TOKENIZER = BytePairTokenizer.train(SAMPLE * 3, 290)
+BYTES = BytePairTokenizer([])
+# Everything that GPT-2's pattern treats in a way of its own, and white space of many kinds.
+ALPHABET = "ab'stre19.!,- \n\r\t\x0b\x1c\x85\xa0 \u3000éß日𝒳"
+texts = st.lists(
+    st.one_of(
+        st.sampled_from([END_OF_TEXT, "the fox", " \n", "\n\n", "'s", "  "]),
+        st.text(ALPHABET, max_size=8),
+    ),
+    max_size=30,
+).map("".join)
+
+
+@contextmanager
+def small_pieces(piece=7, batch=20, **others):
+    """Cut as often as possible, so that a short text is what a long one would be."""
+    values = {"_PIECE": piece, "_BATCH": batch, **others}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in values.items():
+            patch.setattr(shards, name, value)
+        patch.setattr(os, "fsync", lambda handle: None)  # hundreds of examples
+        yield
+
+
+@contextmanager
+def new_folder():
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "prepared"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Prepared text in several shards."""
+    prepare(io.StringIO(SAMPLE * 9), tmp_path / "d", tokenizer=BYTES, shard_tokens=200)
+    return tmp_path / "d"
+
+
+def assert_same(stored, corpus):
+    assert stored.ids.dtype == corpus.ids.dtype
+    assert len(stored.ids) == len(corpus.ids)
+    assert np.array_equal(stored.ids[:], corpus.ids)
+    assert stored.fingerprint == corpus.fingerprint
+    assert stored.n_bytes == corpus.n_bytes
+    assert stored.starts is None
+
+
+# ------------------------------------------------------------------------------- the same ids
+
+
+@given(texts, st.integers(1, 60), st.integers(1, 9), st.sampled_from([0.1, 0.5, 0.9]))
+@example("a\n\nb c\n\n\nd" * 3, 5, 3, 0.5)
+@example("ab'", 1, 1, 0.5)
+def test_a_text_in_pieces_and_shards_is_the_text_in_memory(
+    text, shard_tokens, piece, share
+):
+    with new_folder() as folder, small_pieces(piece):
+        settings = {"tokenizer": TOKENIZER, "train_share": share}
+        try:
+            wanted = [text_corpus(part, TOKENIZER) for part in split_text(text, share)]
+        except ValueError:
+            with pytest.raises(ValueError, match=r"cannot be split|part is empty"):
+                prepare(io.StringIO(text), folder, **settings)
+            assert not any(folder.iterdir())
+            return
+        prepared = prepare(
+            io.BytesIO(text.encode()), folder, shard_tokens=shard_tokens, **settings
+        )
+        assert_same(prepared.train, wanted[0])
+        assert_same(prepared.validation, wanted[1])
+        n_shards = len(prepared.index["parts"]["train"]["shards"])
+        assert n_shards == -(-len(wanted[0].ids) // shard_tokens)
+
+
+@settings(max_examples=50)
+@given(st.lists(texts, max_size=25), st.integers(1, 60), st.sampled_from([0.3, 0.9]))
+def test_documents_in_shards_are_the_documents_in_memory(
+    documents, shard_tokens, share
+):
+    train, validation = [], []
+    for text in documents:
+        n = len(train) + len(validation) + 1
+        (train if len(train) < int(n * share) else validation).append(text)
+    with new_folder() as folder, small_pieces():
+        settings = {"tokenizer": TOKENIZER, "train_share": share}
+        try:
+            wanted = text_corpus(train, TOKENIZER), text_corpus(validation, TOKENIZER)
+        except ValueError:
+            with pytest.raises(ValueError, match="part is empty"):
+                prepare(iter(documents), folder, **settings)
+            return
+        prepared = prepare(
+            iter(documents), folder, shard_tokens=shard_tokens, **settings
+        )
+        assert_same(prepared.train, wanted[0])
+        assert_same(prepared.validation, wanted[1])
+        bar = TOKENIZER.special_tokens[END_OF_TEXT]
+        said = [prepared.index["parts"][name]["documents"] for name in shards.PARTS]
+        assert said == [int((corpus.ids == bar).sum()) for corpus in wanted]
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.data())
+def test_shards_are_indexed_as_one_array(n_ids, size, draw):
+    whole = np.arange(100, 100 + n_ids, dtype=np.uint16)
+    ids = ShardedIds([whole[i : i + size] for i in range(0, n_ids, size)])
+    places = st.integers(-n_ids, n_ids - 1)
+    one = draw.draw(places)
+    many = np.array(draw.draw(st.lists(places, max_size=12)), dtype=int)
+    ends = st.none() | st.integers(-50, 50)
+    part = slice(
+        draw.draw(ends), draw.draw(ends), draw.draw(st.sampled_from([1, 2, -1]))
+    )
+    square = np.resize(many, (2, 3)) if len(many) else np.zeros((2, 0), dtype=int)
+    for at in (
+        one,
+        np.int32(one),
+        part,
+        many,
+        square,
+        (many % n_ids).astype(np.uint64),
+    ):
+        assert np.array_equal(ids[at], whole[at])
+        assert ids[at].dtype == whole.dtype
+    assert ids.dtype == whole.dtype
+    for outside in (n_ids, -n_ids - 1, np.array([0, n_ids])):
+        with pytest.raises(IndexError, match=f"ids 0 to {n_ids - 1}"):
+            ids[outside]
+    with pytest.raises(TypeError, match="whole numbers"):
+        ids[whole > 3]
+
+
+def test_training_and_evaluation_do_not_know_the_difference(folder):
+    stored = open_shards(folder)
+    for part, text in zip(shards.PARTS, split_text(SAMPLE * 9), strict=True):
+        ours, memory = getattr(stored, part), text_corpus(text, BYTES)
+        settings = {"batch_size": 8, "context_length": 16}
+        for step in range(10):
+            pair = [
+                training_batch(c, seed=1, step=step, **settings) for c in (ours, memory)
+            ]
+            assert all(map(torch.equal, *pair))
+        pairs = [list(evaluation_batches(c, **settings)) for c in (ours, memory)]
+        for a, b in zip(*pairs, strict=True):
+            assert all(map(torch.equal, a, b))
+    assert ours.bytes_per_token == memory.bytes_per_token
+
+
+def test_a_tokenizer_with_a_pattern_of_its_own_gets_whole_documents(tmp_path):
+    # Its words go on over white space, where a cut would be wrong.
+    own = BytePairTokenizer.train("a b a b a b", 259, pattern=r"(?s).+")
+    documents = ["a b " * 10, "a b a"]
+    with small_pieces():
+        stored = prepare(iter(documents), tmp_path, tokenizer=own, train_share=0.5)
+    assert_same(stored.train, text_corpus(documents[1:], own))
+    assert_same(stored.validation, text_corpus(documents[:1], own))
+
+
+def test_text_without_a_place_to_cut_is_held_whole_up_to_a_limit(tmp_path):
+    with small_pieces(_LONGEST_STRETCH=100):
+        stored = prepare(io.StringIO("x" * 100), tmp_path / "a", tokenizer=TOKENIZER)
+        assert_same(stored.train, text_corpus("x" * 90, TOKENIZER))
+        with pytest.raises(
+            ValueError, match=r"no place to cut in \d+ characters .*'xxx.*spaces"
+        ):
+            prepare(io.StringIO("x" * 200), tmp_path / "b", tokenizer=TOKENIZER)
+    assert not any((tmp_path / "b").iterdir())
+
+
+def test_ids_are_stored_in_as_few_bytes_as_hold_them(tmp_path, monkeypatch):
+    assert shards._id_type(2**16) == np.uint16
+    assert shards._id_type(2**16 + 1) == np.uint32
+    monkeypatch.setattr(shards, "_id_type", lambda vocab_size: np.dtype("<u4"))
+    stored = prepare(io.StringIO("abcdefghijk"), tmp_path, tokenizer=BYTES)
+    assert stored.train.ids.dtype == np.uint32 == np.dtype(stored.index["dtype"])
+    wanted = text_corpus("abcdefghi", BYTES)
+    assert stored.train.ids[:].tolist() == wanted.ids.tolist()
+    assert stored.train.fingerprint == wanted.fingerprint
+    assert (tmp_path / "train-00000.tokens").stat().st_size == 4 * len(wanted.ids)
+
+
+# ------------------------------------------------------------------------------- sources
+
+
+def test_files_folders_and_streams(tmp_path):
+    text = tmp_path / "text"
+    (text / "sub").mkdir(parents=True)
+    (text / ".hidden").mkdir()
+    (text / "b.txt").write_bytes("Zoë\r\n".encode())
+    (text / "a.md").write_text("first")
+    (text / "sub" / "c.TXT").write_text("third")
+    for other in ("d.jsonl", ".hidden/e.txt"):
+        (text / other).write_text("not text")
+    files = [text / "a.md", text / "b.txt", text / "sub" / "c.TXT"]
+    settings = {"tokenizer": BYTES, "train_share": 0.5}
+    for number, source in enumerate((text, str(text), files, iter(files))):
+        stored = prepare(source, tmp_path / str(number), **settings)
+        assert BYTES.decode(stored.train.ids[:]) == "<|endoftext|>Zoë\r\n"
+        assert (
+            BYTES.decode(stored.validation.ids[:])
+            == "<|endoftext|>first<|endoftext|>third"
+        )
+    one = io.TextIOWrapper(io.BytesIO("a\r\nbé".encode()), encoding="ascii")
+    (tmp_path / "one.txt").write_bytes("a\r\nbé".encode())
+    for number, source in enumerate(
+        (one, tmp_path / "one.txt", [tmp_path / "one.txt"])
+    ):
+        stored = prepare(source, tmp_path / f"one-{number}", **settings)
+        assert BYTES.decode(stored.train.ids[1:]) == "a\r"
+        assert BYTES.decode(stored.validation.ids[1:]) == "\nbé"
+
+
+def test_a_vocabulary_is_learned_from_the_training_text(tmp_path):
+    text = "the fox and the cub " * 40 + "zebra " * 40
+    stored = prepare(io.StringIO(text), tmp_path / "a", tokenizer=266, train_share=0.77)
+    assert stored.tokenizer == BytePairTokenizer.train(split_text(text, 0.77)[0], 266)
+    assert_same(stored.train, text_corpus(split_text(text, 0.77)[0], stored.tokenizer))
+    # Only its beginning, and nothing that is held out.
+    documents = ["qqqqq " * 9, "the fox ", "the cub ", "zebra " * 9]
+    with small_pieces(piece=8):
+        stored = prepare(
+            iter(documents),
+            tmp_path / "b",
+            tokenizer=259,
+            train_share=0.75,
+            sample_bytes=9,
+        )
+    assert stored.tokenizer == BytePairTokenizer.train(["the fox ", "the cub "], 259)
+
+
+def test_gpt2_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "gpt2_tokenizer", lambda: BYTES)
+    stored = prepare(io.StringIO("abcd"), tmp_path, tokenizer="gpt2")
+    assert stored.tokenizer == BYTES
+
+
+def test_the_bar_counts_bytes_of_text(tmp_path, capsys):
+    prepare(io.StringIO("abcd" * 250), tmp_path / "a", tokenizer=BYTES, progress=True)
+    assert "1.00kB" in capsys.readouterr().err
+    prepare(io.StringIO("abcd"), tmp_path / "b", tokenizer=BYTES)
+    assert not capsys.readouterr().err
+
+
+@pytest.fixture
+def datasets(monkeypatch):
+    calls = []
+
+    def load_dataset(name, subset=None, *, split, streaming):
+        calls.append((name, subset, split, streaming))
+        return iter([{"text": "one", "id": 1}, {"text": "two", "id": 2}])
+
+    module = types.SimpleNamespace(load_dataset=load_dataset)
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    return calls
+
+
+def test_a_dataset_of_hugging_face_is_streamed(datasets, tmp_path):
+    source = huggingface_documents("some/text", subset="en")
+    stored = prepare(source, tmp_path, tokenizer=BYTES, train_share=0.5)
+    assert BYTES.decode(stored.train.ids[1:]) == "two"
+    assert datasets == [("some/text", "en", "train", True)]
+    with pytest.raises(ValueError, match="no column 'story'; its columns are text, id"):
+        next(huggingface_documents("some/text", column="story"))
+
+
+def test_without_the_package_datasets_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ImportError, match=r"pip install 'decoder-only\[datasets\]'"):
+        huggingface_documents("some/text")
+
+
+# ------------------------------------------------------------------------------- memory
+
+
+STREAM_WITH_LITTLE_MEMORY = """
+import resource, sys
+from pathlib import Path
+from decoder_only import shards
+from decoder_only.tokenization import BytePairTokenizer
+
+shards._PIECE, shards._BATCH = 2**13, 2**16
+tokenizer = BytePairTokenizer([(ord(" "), ord("f")), (ord("o"), ord("x"))])
+
+class Stream:  # made while it is read
+    def __init__(self, n_bytes):
+        self.left = n_bytes
+
+    def read(self, size):
+        size = min(size, self.left)
+        self.left -= size
+        return (b"the fox slept. " * (size // 15 + 1))[:size]
+
+def peak(n_bytes):
+    stream = Stream(n_bytes)
+    documents = (text.decode() for text in iter(lambda: stream.read(500), b""))
+    source = stream if sys.argv[1] == "stream" else documents
+    shards.prepare(source, Path(sys.argv[2]) / str(n_bytes), tokenizer=tokenizer)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+small = peak(2**20)
+print(peak(2**23) - small)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
+@pytest.mark.parametrize("kind", ["stream", "documents"])
+def test_memory_does_not_grow_with_the_text(tmp_path, kind):
+    done = subprocess.run(
+        [sys.executable, "-c", STREAM_WITH_LITTLE_MEMORY, kind, str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / str(2**23) / "index.json").exists()
+    assert int(done.stdout) < 2**20, "an eighth of the text alone, without its ids"
+
+
+# ------------------------------------------------------------------------------- interruptions
+
+DIE_AT_EVERY_STEP = """
+import io, os, signal, sys, warnings
+from pathlib import Path
+from decoder_only import shards
+from decoder_only.shards import open_shards, prepare
+from decoder_only.tokenization import BytePairTokenizer
+
+shards._PIECE, shards._BATCH = 8, 60
+os.fsync = lambda handle: None  # no matter to a process that is killed
+top, tokenizer = Path(sys.argv[1]), BytePairTokenizer([])
+events = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"}
+old, new = "old text " * 9, "a newer text " * 7
+
+def kill_at(number):
+    seen = 0
+    def count(event, arguments):
+        nonlocal seen
+        if event in events and str(arguments[0]).startswith(str(top)):
+            seen += 1
+            if seen == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(count)
+
+def fill(folder, text, **settings):
+    return prepare(io.StringIO(text), folder, tokenizer=tokenizer, shard_tokens=40, **settings)
+
+wanted = {fill(top / name, text).train.fingerprint: name for name, text in
+          {"old": old, "new": new}.items()}
+for overwrite in (False, True):
+    found, number, status = [], 0, None
+    while status != 0:
+        number += 1
+        folder = top / f"{overwrite}-{number}"
+        if overwrite:
+            fill(folder, old)
+        if (child := os.fork()) == 0:
+            kill_at(number)
+            fill(folder, new, overwrite=overwrite)
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        assert status in (0, signal.SIGKILL)
+        try:
+            found.append(wanted[open_shards(folder).train.fingerprint])
+        except FileNotFoundError as error:
+            assert "not finish" in str(error) or "no prepared data" in str(error), error
+            found.append("nothing")
+        again = fill(folder, new, overwrite=found[-1] != "nothing")
+        assert wanted[again.train.fingerprint] == "new"
+        assert not (folder / shards.UNFINISHED).exists()
+    runs = [name for i, name in enumerate(found) if i == 0 or found[i - 1] != name]
+    print(overwrite, number, *runs)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+def test_killed_at_every_step_the_folder_is_finished_or_plainly_not(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DIE_AT_EVERY_STEP, str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    (_, n_new, *new), (_, n_old, *old) = map(str.split, done.stdout.splitlines())
+    assert min(int(n_new), int(n_old)) > 15, "the hook saw no steps"
+    assert new == ["nothing", "new"]
+    assert old == ["old", "nothing", "new"]
+
+
+@pytest.mark.parametrize("call", ["open", "fsync", "replace"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_full_disk_leaves_nothing_that_looks_finished(
+    tmp_path, monkeypatch, call, overwrite
+):
+    folder, text = tmp_path / "d", SAMPLE * 3
+    if overwrite:
+        before = prepare(io.StringIO(text), folder, tokenizer=BYTES).train.fingerprint
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if call == "open":
+            patch.setattr(shards._Part, "append", full)
+        else:
+            patch.setattr(os, call, full)
+        with pytest.raises(
+            OSError, match=r"cannot write into .*: No space left .*room"
+        ):
+            prepare(io.StringIO(text), folder, tokenizer=280, overwrite=overwrite)
+    if call == "open":
+        assert not (folder / shards.UNFINISHED).exists()
+        if overwrite:
+            assert open_shards(folder).train.fingerprint == before
+    stored = prepare(io.StringIO(text), folder, tokenizer=280, overwrite=overwrite)
+    assert stored.tokenizer.vocab_size == 280
+
+
+def test_a_source_that_breaks_leaves_nothing(tmp_path):
+    def documents():
+        yield "one two " * 20
+        yield 3
+
+    with small_pieces(), pytest.raises(TypeError, match=r"document 1 is 3, a int"):
+        prepare(documents(), tmp_path / "d", tokenizer=BYTES)
+    assert not any((tmp_path / "d").iterdir())
+
+
+# ------------------------------------------------------------------------------- refusals
+
+
+def test_a_finished_folder_is_not_overwritten_unasked(folder):
+    before = open_shards(folder).train.fingerprint
+    with pytest.raises(FileExistsError, match="already holds prepared data"):
+        prepare(io.StringIO("abcd"), folder, tokenizer=BYTES)
+    assert open_shards(folder).train.fingerprint == before
+    prepare(io.StringIO("abcd"), folder, tokenizer=BYTES, overwrite=True)
+    assert open_shards(folder).train.n_bytes == 3
+    assert len(list(folder.iterdir())) == 4, "nothing of the old one is left"
+
+
+@pytest.mark.parametrize(
+    "name", ["thesis.txt", "tokenizer.json", "index.json", "unfinished"]
+)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_with_something_else_is_never_touched(tmp_path, name, overwrite):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(FileExistsError, match=f"holds something else \\({name}\\)"):
+        prepare(io.StringIO("abcd"), tmp_path, tokenizer=BYTES, overwrite=overwrite)
+    assert (tmp_path / name).read_text() == "{}"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_something_else_beside_prepared_data_stays(folder):
+    (folder / "notes.txt").touch()
+    with pytest.raises(FileExistsError, match=r"something else \(notes.txt\)"):
+        prepare(io.StringIO("abcd"), folder, tokenizer=BYTES, overwrite=True)
+    assert open_shards(folder)
+
+
+def test_sources_that_cannot_be(tmp_path):
+    text, out = tmp_path / "text", tmp_path / "out"
+    text.mkdir()
+    cases = [
+        (tmp_path / "none.txt", FileNotFoundError, r"none.txt does not exist"),
+        (text, FileNotFoundError, r"text holds no text: .*\.txt or \.md"),
+        ([text], ValueError, "is a folder; give it alone"),
+    ]
+    for source, error, message in cases:
+        with pytest.raises(error, match=message):
+            prepare(source, out, tokenizer=BYTES)
+        assert not out.exists()
+    (text / "latin.txt").write_bytes(b"0123456789" * 2 + "Zoë".encode("latin-1"))
+    (text / "cut.txt").write_bytes(b"0123456789" + "ë".encode()[:1])
+    for name, at in (("latin", "22 is 0xeb"), ("cut", "10 is 0xc3")):
+        for source in (text / f"{name}.txt", iter([text / f"{name}.txt"])):
+            with (
+                small_pieces(),
+                pytest.raises(
+                    ValueError, match=f"{name}.txt is not UTF-8 text: byte {at}"
+                ),
+            ):
+                prepare(source, out, tokenizer=BYTES)
+            assert not any(out.iterdir())
+    with pytest.raises(FileExistsError, match="is a file; choose a folder"):
+        prepare(io.StringIO("abcd"), text / "cut.txt", tokenizer=BYTES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"train_share": 1.0}, "train_share=1.0 must lie between 0 and 1"),
+        ({"shard_tokens": 0}, "shard_tokens=0 must be 1 or more"),
+        ({"tokenizer": BytePairTokenizer([], special_tokens=["<x>"])}, r"\['<x>'\]"),
+    ],
+)
+def test_settings_that_cannot_be(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        prepare(io.StringIO("ab"), tmp_path / "d", **{"tokenizer": BYTES, **settings})
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_text_that_is_too_short(tmp_path):
+    with pytest.raises(ValueError, match="1 characters, which cannot be split at 90%"):
+        prepare(io.StringIO("a"), tmp_path, tokenizer=BYTES)
+    with pytest.raises(ValueError, match="the train part is empty: a share of 90%"):
+        prepare(iter(["a"]), tmp_path, tokenizer=BYTES)
+
+
+# ------------------------------------------------------------------------------- damage
+
+
+def test_what_is_not_prepared_is_not_opened(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"holds no prepared data .*prepare"):
+        open_shards(tmp_path)
+    (tmp_path / shards.UNFINISHED).mkdir()
+    with pytest.raises(
+        FileNotFoundError, match="did not finish; prepare the text again"
+    ):
+        open_shards(tmp_path)
+    (tmp_path / "index.json").write_text('{"format": "recipes", "sha256": ""}')
+    with pytest.raises(ValueError, match="of the kind 'recipes'; this program reads"):
+        open_shards(tmp_path)
+    for content in ("{", "[]", "{}", "3"):
+        (tmp_path / "index.json").write_text(content)
+        with pytest.raises(ValueError, match="is damaged, or was not written by"):
+            open_shards(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["train-00001.tokens", "validation-00000.tokens"])
+def test_a_shard_that_is_missing_cut_short_or_damaged_is_named(folder, name):
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[:-1])
+    for verify in (False, True):
+        wanted = (
+            rf"{name} has {len(content) - 1} bytes instead of {len(content)}; restore"
+        )
+        with pytest.raises(ValueError, match=wanted):
+            open_shards(folder, verify=verify)
+    (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ValueError, match=f"{name} is damaged"):
+        open_shards(folder)
+    assert open_shards(folder, verify=False)
+    (folder / name).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{name} is missing; restore"):
+        open_shards(folder, verify=False)
+
+
+def test_a_changed_index_is_noticed(folder):
+    path = folder / "index.json"
+    index = json.loads(path.read_bytes())
+    index["parts"]["train"]["bytes"] += 1
+    path.write_text(json.dumps(index))
+    with pytest.raises(ValueError, match=r"index.json is damaged: .*checksum"):
+        open_shards(folder, verify=False)
+
+
+def test_another_tokenizer_is_refused(folder):
+    with pytest.raises(ValueError, match=r"prepared with another tokenizer .*257.*290"):
+        open_shards(folder, tokenizer=TOKENIZER)
+    assert open_shards(folder, tokenizer=BYTES).tokenizer == BYTES
+    TOKENIZER.save(folder / "tokenizer.json")
+    with pytest.raises(ValueError, match="not the tokenizer that made these tokens"):
+        open_shards(folder)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"tokenizer.json is missing"):
+        open_shards(folder)
+
+
+def test_the_index_says_what_is_there(folder):
+    index = open_shards(folder).index
+    train = index["parts"]["train"]
+    assert index["tokenizer"] == BYTES.fingerprint
+    assert index["dtype"] == "uint16"
+    assert (train["documents"], train["bytes"]) == (1, train["tokens"] - 1)
+    assert sum(shard["tokens"] for shard in train["shards"]) == train["tokens"]
+    for shard in train["shards"]:
+        content = (folder / shard["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == shard["sha256"]
