@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoder_only import GPT, GPTConfig, checkpoint
-from decoder_only.checkpoint import append_log, create_run, load, save, write_atomically
+from decoder_only.checkpoint import append_log, create_run, load, save
+from decoder_only.files import write_atomically
 from decoder_only.tokenization import BytePairTokenizer
 
 FILES = ["config.json", "tokenizer.json", "weights.safetensors"]

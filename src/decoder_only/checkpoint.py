@@ -34,6 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
+from decoder_only.files import write_atomically
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -52,7 +53,6 @@ __all__ = [
     "read_tensors",
     "save",
     "save_state",
-    "write_atomically",
     "write_tensors",
 ]
 
@@ -440,35 +440,6 @@ def append_log(folder: str | Path, record: Mapping[str, object]) -> None:
     """Add one line to a run's log."""
     with (Path(folder) / LOG).open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file as a whole: written aside, forced onto the disk, renamed.
-
-    Only one process may write a path at a time.
-    """
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force the renaming itself onto the disk."""
-    if hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def provenance() -> dict[str, object]:
