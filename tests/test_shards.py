@@ -31,8 +31,10 @@ from decoder_only.tokenization import BytePairTokenizer
 SAMPLE = (
     "One day the fox's cub said: it's 42 berries!\n\nThe end.  So, the fox slept.\r\n"
 )
-TOKENIZER = BytePairTokenizer.train(SAMPLE * 3, 290)
 BYTES = BytePairTokenizer([])
+# Merges whatever may stand side by side in a word, so that a word cut in two gets other ids.
+MERGED = b"ab'stre19.!,- \n\r\t\x0b\x1c"
+TOKENIZER = BytePairTokenizer([(x, y) for x in MERGED for y in MERGED])
 # Everything that GPT-2's pattern treats in a way of its own, and white space of many kinds.
 ALPHABET = "ab'stre19.!,- \n\r\t\x0b\x1c\x85\xa0 \u3000éß日𝒳"
 texts = st.lists(
@@ -585,7 +587,7 @@ def test_a_changed_index_is_noticed(folder):
 
 
 def test_another_tokenizer_is_refused(folder):
-    with pytest.raises(ValueError, match=r"prepared with another tokenizer .*257.*290"):
+    with pytest.raises(ValueError, match=r"prepared with another tokenizer .*257.*618"):
         open_shards(folder, tokenizer=TOKENIZER)
     assert open_shards(folder, tokenizer=BYTES).tokenizer == BYTES
     TOKENIZER.save(folder / "tokenizer.json")
