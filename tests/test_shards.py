@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 from contextlib import contextmanager
 from pathlib import Path
@@ -241,6 +242,16 @@ def test_files_folders_and_streams(tmp_path):
         stored = prepare(source, tmp_path / f"one-{number}", **settings)
         assert BYTES.decode(stored.train.ids[1:]) == "a\r"
         assert BYTES.decode(stored.validation.ids[1:]) == "\nbé"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_with_a_name_is_a_stream(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    write = threading.Thread(target=(tmp_path / "pipe").write_text, args=["abcdefghij"])
+    write.start()
+    stored = prepare(tmp_path / "pipe", tmp_path / "out", tokenizer=BYTES)
+    write.join()
+    assert_same(stored.train, text_corpus("abcdefghi", BYTES))
 
 
 def test_a_vocabulary_is_learned_from_the_training_text(tmp_path):

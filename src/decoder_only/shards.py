@@ -333,19 +333,16 @@ def _found(source: object) -> tuple[object, int | None]:
         if path.is_dir():
             raise ValueError(f"{path} is a folder; give it alone, or give files")
     n_bytes = sum(path.stat().st_size for path in source)
-    return source[0] if len(source) == 1 else source, n_bytes
+    return source[0] if len(source) == 1 else source, n_bytes or None
 
 
 def _text_files(folder: Path) -> list[Path]:
-    names = sorted(
-        path.relative_to(folder)
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and path.is_file()
-    )
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*"))
     visible = [
         folder / name
         for name in names
-        if not any(p.startswith(".") for p in name.parts)
+        if name.suffix.lower() in SUFFIXES and (folder / name).is_file()
+        if not any(part.startswith(".") for part in name.parts)
     ]
     if not visible:
         raise FileNotFoundError(
@@ -360,7 +357,10 @@ def _texts(
     """Each text in chunks, with the part that it belongs to."""
     if isinstance(source, Path):
         with source.open("rb") as file:
-            yield from _beginning_and_end(file, str(source), train_share)
+            if file.seekable():
+                yield from _beginning_and_end(file, str(source), train_share)
+            else:  # a pipe with a name, such as the shell's <(zcat text.gz)
+                yield from _texts(file, scratch, train_share)
     elif isinstance(source, Readable):
         with tempfile.TemporaryFile(dir=scratch) as file:
             _copy(source, file, scratch)
