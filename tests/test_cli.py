@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import io
 import json
 import os
 import signal
@@ -231,6 +232,55 @@ def test_a_resumed_run_keeps_its_settings(text, tmp_path, capfd):
     assert "holds no run" in refused(capfd, "train", "--resume", tmp_path / "nothing")
 
 
+# ------------------------------------------------------------------------------------- preparing
+
+
+def test_text_is_prepared_once_and_learned_from(text, tmp_path, capfd):
+    assert run("prepare", text, "--out", "tokens", "--tokenizer", 280, "--quiet") == 0
+    out = capfd.readouterr().out
+    assert "decoder-only train --text tokens" in out
+    options = [word for word in NINE if "vocab" not in word]
+    assert run("train", "--text", "tokens", *options, "--out", "a") == 0
+    assert run("train", "--text", text, *NINE, "--out", "b") == 0
+    a, b = (checkpoint.load(tmp_path / name) for name in "ab")
+    assert a.tokenizer == b.tokenizer
+    losses = [[r.get("loss") for r in checkpoint.read_log(tmp_path / n)] for n in "ab"]
+    assert losses[0] == losses[1]
+    assert run("train", "--resume", "a", "--quiet") == 0
+
+
+@pytest.mark.parametrize("source", ["-", "shakespeare", "hf:some/stories"])
+def test_other_sources_can_be_prepared(source, monkeypatch, capfd):
+    monkeypatch.setattr(
+        cli.sys, "stdin", type("", (), {"buffer": io.BytesIO(LINE.encode() * 9)})()
+    )
+    monkeypatch.setattr(cli, "tiny_shakespeare", lambda: LINE * 9)
+    asked = []
+
+    def documents(name, *, column):
+        asked.append((name, column))
+        return iter([LINE] * 9)
+
+    monkeypatch.setattr(cli, "huggingface_documents", documents)
+    words = (source, "--out", "tokens", "--tokenizer=257", "--column=story", "--quiet")
+    assert run("prepare", *words) == 0
+    assert "tokens of 1.00 bytes" in capfd.readouterr().out
+    assert asked == ([("some/stories", "story")] if "hf" in source else [])
+
+
+def test_what_cannot_be_prepared_is_named(text, tmp_path, capfd):
+    assert "--tokenizer nothing is neither gpt2" in refused(
+        capfd, "prepare", text, "--out", "tokens", "--tokenizer", "nothing"
+    )
+    assert "missing.txt" in refused(capfd, "prepare", "missing.txt", "--out", "tokens")
+    assert not (tmp_path / "tokens").exists()
+    (tmp_path / "empty").mkdir()
+    message = refused(capfd, "train", "--text", "empty", *NINE)
+    assert "--vocab-size cannot change empty, whose tokens are made" in message
+    message = refused(capfd, "train", "--text", "empty", *SMALL)
+    assert "give a folder that `decoder-only prepare` made" in message
+
+
 # -------------------------------------------------------------------------------------- plotting
 
 
@@ -284,7 +334,7 @@ def test_another_run_is_not_overwritten_unless_asked(text, capfd):
     ("words", "message"),
     [
         (["--text", "none.txt"], "none.txt does not exist"),
-        (["--text", "."], "is a folder"),
+        (["--text", "."], "holds no prepared data"),
         (
             ["--preset", "huge"],
             "there is no preset 'huge'; choose one of stories-cpu, ",

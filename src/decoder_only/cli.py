@@ -2,6 +2,8 @@
 
     decoder-only train                       the built-in stories, a small model, three minutes
     decoder-only train --text book.txt       any UTF-8 text
+    decoder-only prepare novels --out tokens  any amount of text, once
+    decoder-only train --text tokens
     decoder-only train --resume runs/book-1  go on with a training that was stopped
     decoder-only plot runs/book-1 runs/book-2
     decoder-only sample --run runs/stories-1 --prompt "One day"
@@ -10,6 +12,7 @@ Each subcommand is a dataclass, whose fields are its options, and a function tha
 outline of what happens. Chapter 9.
 """
 
+import io
 import math
 import sys
 import textwrap
@@ -40,11 +43,12 @@ from decoder_only.lm_head import bits_per_byte
 from decoder_only.model import GPT
 from decoder_only.monitor import History
 from decoder_only.plots import loss_curves
+from decoder_only.shards import huggingface_documents, open_shards, prepare
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
-__all__ = ["PRESETS", "Plot", "Sample", "Train", "main"]
+__all__ = ["PRESETS", "Plot", "Prepare", "Sample", "Train", "main"]
 
 _MODERN = {
     "positions": "rotary",
@@ -205,7 +209,8 @@ class Train:
     """
 
     text: Annotated[Path | None, _option("FILE", "none, the stories")] = None
-    """UTF-8 text to learn from; the word `shakespeare` fetches Tiny Shakespeare."""
+    """UTF-8 text to learn from, or a folder that `prepare` made; the word `shakespeare` fetches
+    Tiny Shakespeare."""
     corpus: Annotated[Literal["stories"], _option("stories", "stories")] = "stories"
     """The built-in language, whose entropy is known; read only where there is no text."""
     preset: Annotated[
@@ -257,6 +262,27 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prepare:
+    """Turn text of any size into tokens, once, from which `train --text` then reads."""
+
+    source: tyro.conf.Positional[tuple[str, ...]]
+    """UTF-8 files; or one folder, whose .txt and .md files are taken; or `-` for standard input; or
+    `shakespeare`; or `hf:NAME`, a text dataset of the Hugging Face Hub."""
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """Folder for the tokens, new or empty."""
+    tokenizer: Annotated[str, _option("gpt2|V|DIR", "4096")] = "4096"
+    """`gpt2`; or a vocabulary size, to be learned from the text; or a run's folder, for its own."""
+    train_share: Annotated[float, _option("SHARE", "0.9")] = 0.9
+    """How much of the text is to train on; the rest is held out."""
+    column: Annotated[str, _option("NAME", "text")] = "text"
+    """Where a row of a dataset keeps its text."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Take the place of tokens that are in the folder already."""
+    quiet: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Show no progress bar."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plot:
     """Draw the losses of runs in one figure."""
 
@@ -273,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words behind `decoder-only`; those of the command line by default.
     """
     options = tyro.extras.subcommand_cli_from_dict(
-        {"train": Train, "sample": Sample, "plot": Plot},
+        {"prepare": Prepare, "train": Train, "sample": Sample, "plot": Plot},
         prog="decoder-only",
         description="Train a decoder-only transformer from raw text, and let it write.",
         args=None if arguments is None else list(arguments),
@@ -281,7 +307,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if isinstance(options, Train):
             return _train(options)
-        if isinstance(options, Sample):
+        if isinstance(options, Prepare):
+            _prepare(options)
+        elif isinstance(options, Sample):
             _sample(options)
         else:
             _plot(options)
@@ -292,6 +320,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\ndecoder-only: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+# ---------------------------------------------------------------------------------------- prepare
+
+
+def _prepare(options: Prepare) -> None:
+    prepared = prepare(
+        _source(options),
+        options.out,
+        tokenizer=_tokenizer(options.tokenizer),
+        train_share=options.train_share,
+        overwrite=options.overwrite,
+        progress=not options.quiet,
+    )
+    for name in ("train", "validation"):
+        corpus = getattr(prepared, name)
+        print(
+            f"{name:10}  {corpus.n_targets:,} tokens of {corpus.bytes_per_token:.2f} bytes"
+        )
+    print(f"\nThe tokens are in {options.out}. Learn from them:")
+    print(f"  decoder-only train --text {options.out}")
+
+
+def _source(options: Prepare) -> object:
+    words = options.source
+    if words == ("-",):
+        return sys.stdin.buffer
+    if words == ("shakespeare",) and not Path("shakespeare").exists():
+        return io.StringIO(tiny_shakespeare())
+    if len(words) == 1 and words[0].startswith("hf:"):
+        return huggingface_documents(words[0][3:], column=options.column)
+    paths = [Path(word) for word in words]
+    return paths[0] if len(paths) == 1 else paths
+
+
+def _tokenizer(word: str) -> BytePairTokenizer | str | int:
+    if word == "gpt2":
+        return word
+    if word.isdecimal():
+        return int(word)
+    path = Path(word, checkpoint.TOKENIZER)
+    if not path.exists():
+        raise ValueError(
+            f"--tokenizer {word} is neither gpt2, nor a number, nor a folder with a "
+            f"{checkpoint.TOKENIZER}"
+        )
+    return BytePairTokenizer.load(path)
 
 
 # ------------------------------------------------------------------------------------------ train
@@ -376,6 +451,11 @@ def _fresh_plan(options: Train) -> _Plan:
         data["language"] = repr(StoryLanguage())
     else:
         data["file"] = str(options.text)
+        if options.text.is_dir() and options.model.vocab_size:
+            raise ValueError(
+                f"--vocab-size cannot change {options.text}, whose tokens are made; leave it "
+                "out, or prepare the text anew"
+            )
     model = {**preset["model"], **_given(options.model)}
     data["vocab_size"] = model.pop("vocab_size", data["vocab_size"])
     training = {**preset["training"], **_given(options.training), "seed": options.seed}
@@ -451,6 +531,14 @@ def _stories(plan: _Plan) -> _Material:
 
 def _text(plan: _Plan) -> _Material:
     path = Path(plan.data["file"])
+    if path.is_dir():
+        prepared = open_shards(path)
+        return _Material(
+            kind="prepared text",
+            tokenizer=prepared.tokenizer,
+            train=prepared.train,
+            validation=prepared.validation,
+        )
     by_name = str(path) == "shakespeare" and not path.exists()
     text = tiny_shakespeare() if by_name else read_text(path)
     train_text, validation_text = split_text(text)
