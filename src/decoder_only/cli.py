@@ -92,11 +92,12 @@ PRESETS: dict[str, dict[str, dict]] = {
             "n_heads": 4,
         },
         "training": {
-            "steps": 900,
+            "steps": 450,
             "batch_size": 16,
-            "learning_rate": 3e-3,
-            "warmup_steps": 50,
-            "evaluate_every": 300,
+            "optimizer": "muon",
+            "learning_rate": 8e-3,
+            "warmup_steps": 20,
+            "evaluate_every": 225,
         },
     },
     # For one GPU. Not measured yet.
@@ -117,7 +118,8 @@ PRESETS: dict[str, dict[str, dict]] = {
         "training": {
             "steps": 5000,
             "batch_size": 128,
-            "learning_rate": 1e-3,
+            "optimizer": "muon",
+            "learning_rate": 4e-3,
             "warmup_steps": 200,
             "evaluate_every": 1000,
         },
@@ -133,11 +135,12 @@ PRESETS: dict[str, dict[str, dict]] = {
             "dropout": 0.2,
         },
         "training": {
-            "steps": 5000,
+            "steps": 2000,
             "batch_size": 64,
-            "learning_rate": 1e-3,
+            "optimizer": "muon",
+            "learning_rate": 4e-3,
             "warmup_steps": 100,
-            "evaluate_every": 1000,
+            "evaluate_every": 500,
         },
     },
 }
