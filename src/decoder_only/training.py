@@ -12,10 +12,9 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -184,7 +183,8 @@ def train(
     return monitor.history
 
 
-class StepResult(NamedTuple):
+@dataclass(frozen=True)
+class StepResult:
     """What a step tells about itself, still on the device.
 
     Attributes:
@@ -476,7 +476,7 @@ class _Session:
             scale=self.scale,
         )
         mean = distributed.total(result.loss, self.process) / self.process.n_ranks
-        return result._replace(loss=mean)
+        return replace(result, loss=mean)
 
     def evaluation_is_due(self, n_taken: int) -> bool:
         every = self.config.evaluate_every
