@@ -69,22 +69,17 @@ CHAPTERS = {
     "config": "model",
     "presets": "model",
     "pretrained": "model",
-}
-# Chapters that are not written yet. Once one is, its modules move up, and the test begins.
-PENDING = {
-    "stories": "training",
-    "data": "training",
-    "files": "training",
-    "shards": "training",
     "optimization": "training",
-    "distributed": "training",
     "monitor": "training",
     "training": "training",
-    "checkpoint": "training",
-    "generation": "generation",
+    "generation": "training",
 }
+# Chapters that are not written yet. Once one is, its modules move up, and the test begins.
+PENDING: dict[str, str] = {}
+# Around the model and its training: a chapter shows what matters of them, and not every name.
+AROUND = {"stories", "data", "files", "shards", "distributed", "checkpoint", "hardware"}
 # Tools that every chapter uses and none explains.
-TOOLS = {"hardware", "story_model", "cli", "plots", "notebook"}
+TOOLS = {"story_model", "cli", "plots", "notebook"}
 
 MODULES = sorted(
     {path.stem for path in PACKAGE.glob("[a-z]*.py")}
@@ -133,7 +128,7 @@ def chapter(stem: str) -> Path | None:
 
 def test_every_module_has_a_floor_and_a_chapter():
     assert set(MODULES) <= set(FLOORS), "give the new module a floor"
-    placed = [*CHAPTERS, *PENDING, *TOOLS]
+    placed = [*CHAPTERS, *PENDING, *AROUND, *TOOLS]
     assert len(placed) == len(set(placed))
     assert set(MODULES) <= set(placed), "say which chapter owns the new module"
 
