@@ -370,6 +370,7 @@ from decoder_only.tokenization import BytePairTokenizer
 
 shards._PIECE, shards._BATCH = 8, 60
 os.fsync = lambda handle: None  # no matter to a process that is killed
+shards.tqdm.monitor_interval = 0  # its thread could hold a lock that the child then waits for
 top, tokenizer = Path(sys.argv[1]), BytePairTokenizer([])
 events = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"}
 old, new = "old text " * 9, "a newer text " * 7
@@ -421,6 +422,7 @@ def test_killed_at_every_step_the_folder_is_finished_or_plainly_not(tmp_path):
         [sys.executable, "-W", "ignore", "-c", DIE_AT_EVERY_STEP, str(tmp_path)],
         capture_output=True,
         text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     (_, n_new, *new), (_, n_old, *old) = map(str.split, done.stdout.splitlines())
