@@ -535,7 +535,7 @@ def _stories(plan: _Plan) -> _Material:
 def _text(plan: _Plan) -> _Material:
     path = Path(plan.data["file"])
     if path.is_dir():
-        prepared = open_shards(path)
+        prepared = open_shards(path, tokenizer=plan.tokenizer)
         return _Material(
             kind="prepared text",
             tokenizer=prepared.tokenizer,
