@@ -6,6 +6,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 from importlib.metadata import entry_points
 from itertools import pairwise
 
@@ -401,6 +403,9 @@ def test_help_is_at_hand(words, capfd):
 def test_the_command_is_installed_under_its_name():
     [command] = entry_points(group="console_scripts", name="decoder-only")
     assert command.load() is main
+    words = [sys.executable, "-m", "decoder_only", "--help"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "decoder-only" in told
 
 
 @pytest.mark.parametrize(

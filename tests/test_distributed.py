@@ -26,6 +26,8 @@ from decoder_only import checkpoint
 from decoder_only.distributed import (
     ALONE,
     Process,
+    agreed,
+    any_of,
     joined,
     spread_like,
     total,
@@ -164,6 +166,8 @@ def test_without_torchrun_a_process_is_alone(monkeypatch):
     assert wrap(model, ALONE) is model
     assert total(x, ALONE) is x
     assert whole(x) is x
+    assert any_of(True, ALONE)
+    assert agreed("mine", ALONE) == "mine"
     assert spread_like(x, x) is x
 
 

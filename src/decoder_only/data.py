@@ -254,7 +254,9 @@ def training_batch(
     """The inputs and targets of one step: a pure function of (seed, step).
 
     Rows begin at a document, or anywhere in running text. Documents are read as a ring: behind
-    the last one comes the first one.
+    the last one comes the first one. What lies S tokens or more behind its document's
+    beginning is therefore never trained on: choose a context about as long as the documents, or
+    treat them as running text.
 
     The draws come from Philox (Salmon et al., 2011), a generator that turns a key and a counter
     into random bits. NumPy promises its raw bits for all versions and platforms.

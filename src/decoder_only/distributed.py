@@ -1,6 +1,6 @@
 """Several processes, one model: each computes its share of every batch.
 
-    torchrun --nproc-per-node 8 -m decoder_only.cli train ...
+    torchrun --nproc-per-node 8 -m decoder_only train ...
 
 starts eight processes that differ by their rank. Each takes its rows of the global batch, and
 before the weights move the gradients are averaged. "ddp" keeps a whole model in each process;
@@ -147,6 +147,8 @@ def agreed(value: Value, process: Process) -> Value:
 
 def any_of(flag: bool, process: Process) -> bool:
     """Whether any process says yes. All must ask together."""
+    if process.n_ranks == 1:
+        return flag
     device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
     return bool(total(torch.tensor(float(flag), device=device), process) > 0)
 

@@ -1,0 +1,7 @@
+"""`python -m decoder_only` is the command `decoder-only`, for torchrun and the like."""
+
+import sys
+
+from decoder_only.cli import main
+
+sys.exit(main())
