@@ -76,6 +76,7 @@ def main(
     text: Path,
     nanogpt: Path | None = None,
     seeds: int = 3,
+    with_bytes: bool = True,
     choose: bool = False,
     out: Path = RESULTS,
 ) -> None:
@@ -85,6 +86,7 @@ def main(
         text: Tiny Shakespeare.
         nanogpt: the folder of a clone of nanoGPT; without it only ours is measured.
         seeds: how many seeds of ours, from 0 on.
+        with_bytes: train on bytes too.
         choose: compare learning rates on the training text, and do nothing else.
         out: the JSON file to write.
     """
@@ -99,16 +101,10 @@ def main(
         for seed in range(seeds):
             rows.append(ours(text, Path(folder) / f"run-{seed}", seed))
             show(rows[-1])
-        bytes_alone = (
-            "--vocab-size",
-            "257",
-            "--steps",
-            "950",
-            "--evaluate-every",
-            "950",
-        )
-        rows.append(ours(text, Path(folder) / "bytes", 0, bytes_alone))
-        show(rows[-1])
+        if with_bytes:
+            options = ("--vocab-size=257", "--steps=950", "--evaluate-every=950")
+            rows.append(ours(text, Path(folder) / "bytes", 0, options))
+            show(rows[-1])
     losses = [row["nats per character"] for row in rows if row["name"] == "preset"]
     seconds = [row["seconds"] for row in rows if row["name"] == "preset"]
     summary = {
