@@ -127,7 +127,7 @@ def compare_rates(text: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "training.txt"
         part.write_text(training, encoding="utf-8")
-        for rate in (4e-3, 8e-3, 1.6e-2):
+        for rate in (2e-3, 4e-3, 8e-3, 1.6e-2):
             options = ("--learning-rate", str(rate))
             row = ours(part, Path(folder) / f"rate-{rate}", 0, options)
             print(f"learning rate {rate:g}:", row["nats per character"], flush=True)

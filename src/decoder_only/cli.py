@@ -95,7 +95,7 @@ PRESETS: dict[str, dict[str, dict]] = {
             "steps": 450,
             "batch_size": 16,
             "optimizer": "muon",
-            "learning_rate": 8e-3,
+            "learning_rate": 4e-3,
             "warmup_steps": 20,
             "evaluate_every": 225,
         },
