@@ -42,6 +42,7 @@ class GPTConfig:
         windows: attention window of each block in turn, None for all positions; repeated down
             the depth, so `(None, 256)` alternates dense and banded blocks as GPT-3 does.
         qk_norm: normalize queries and keys.
+        attention_scale: factor on the products of queries and keys; 1 / sqrt(K) by default.
         bias: offsets in linear maps and layer norms.
         tied: the head reads the token embedding's matrix instead of one of its own.
         soft_cap: bound on the size of the logits, approached smoothly; None for no bound.
@@ -49,6 +50,9 @@ class GPTConfig:
             attention and MLP add to the stream.
         initialization: "gpt2" scales what each block adds by 1 / sqrt(2 L); "zero" starts it at
             nothing, so that every block begins as the identity.
+        base_width: the maximal update parametrization (muP): a model of another width starts and
+            learns as one of this D would, so that a learning rate found there is right here. None
+            for the standard parametrization, as which a model of this very width behaves.
 
     Raises:
         ValueError: for a value that cannot work, with the field, the value and what would.
@@ -70,18 +74,20 @@ class GPTConfig:
     activation: str = "gelu_tanh"
     windows: Sequence[int | None] = (None,)
     qk_norm: bool = False
+    attention_scale: float | None = None
     bias: bool = True
     tied: bool = True
     soft_cap: float | None = None
     dropout: float = 0.0
     initialization: str = "gpt2"
+    base_width: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.windows, list):  # as read from JSON
             object.__setattr__(self, "windows", tuple(self.windows))
         for name in ("vocab_size", "context_length", "d_model", "n_layers", "n_heads"):
             _require(name, getattr(self, name), _positive_int, "a positive integer")
-        for name in ("n_kv_heads", "head_dim", "d_mlp"):
+        for name in ("n_kv_heads", "head_dim", "d_mlp", "base_width"):
             if getattr(self, name) is not None:
                 _require(
                     name,
@@ -100,8 +106,9 @@ class GPTConfig:
         )
         _require("position_base", self.position_base, lambda b: b > 1, "above 1")
         _require("norm_eps", self.norm_eps, lambda e: e > 0, "above 0")
-        if self.soft_cap is not None:
-            _require("soft_cap", self.soft_cap, lambda c: c > 0, "above 0, or None")
+        for name in ("soft_cap", "attention_scale"):
+            if getattr(self, name) is not None:
+                _require(name, getattr(self, name), lambda x: x > 0, "above 0, or None")
         _require(
             "windows",
             self.windows,
@@ -139,6 +146,11 @@ class GPTConfig:
         if self.activation == "swiglu":
             return 8 * math.ceil(self.d_model / 3)
         return 4 * self.d_model
+
+    @property
+    def width_ratio(self) -> float:
+        """D over the base width; 1 in the standard parametrization."""
+        return 1.0 if self.base_width is None else self.d_model / self.base_width
 
     def to_dict(self) -> dict[str, object]:
         """The fields as plain data, for JSON; `GPTConfig(**data)` restores them."""

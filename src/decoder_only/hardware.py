@@ -12,15 +12,19 @@ import contextlib
 import platform
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 __all__ = [
+    "DEVICES",
+    "Device",
     "autocast",
     "choose_device",
     "compiled",
     "describe",
     "has_native_bfloat16",
+    "known_device",
     "multiplying_format",
     "peak_flops",
 ]
@@ -100,30 +104,56 @@ def autocast(device: torch.device) -> contextlib.AbstractContextManager:
     return torch.autocast(device.type, dtype=number_format)
 
 
-# Matrix products per second in 16 bits, dense, from NVIDIA's data sheets.
-_PEAK_FLOPS = {
-    "H200": 989.4e12,
-    "H100 PCIe": 756e12,
-    "H100": 989.4e12,
-    "A100": 312e12,
-    "L40S": 362e12,
-    "L4": 121e12,
-    "A10G": 70e12,
-    "V100": 125e12,
-    "T4": 65e12,
-    "RTX 4090": 165.2e12,
-    "RTX 3090": 71e12,
+@dataclass(frozen=True)
+class Device:
+    """What a device can do at most, by its maker's data sheet.
+
+    Attributes:
+        name: as the driver tells it, or a part of that.
+        flops: operations per second in dense 16-bit matrix products.
+        bandwidth: bytes per second between memory and arithmetic.
+        memory: bytes.
+    """
+
+    name: str
+    flops: float
+    bandwidth: float
+    memory: float
+
+
+DEVICES: dict[str, Device] = {
+    name: Device(name, flops, bandwidth, memory)
+    for name, flops, bandwidth, memory in (
+        ("H200", 989.4e12, 4.8e12, 141e9),
+        ("H100 PCIe", 756e12, 2.0e12, 80e9),
+        ("H100", 989.4e12, 3.35e12, 80e9),
+        ("A100", 312e12, 1.555e12, 40e9),
+        ("A100 80GB", 312e12, 2.039e12, 80e9),
+        ("L40S", 362e12, 864e9, 48e9),
+        ("L4", 121e12, 300e9, 24e9),
+        ("A10G", 70e12, 600e9, 24e9),
+        ("V100", 125e12, 900e9, 16e9),
+        ("T4", 65e12, 320e9, 16e9),
+        ("RTX 4090", 165.2e12, 1008e9, 24e9),
+        ("RTX 3090", 71e12, 936e9, 24e9),
+    )
 }
+
+
+def known_device(name: str) -> Device | None:
+    """The device of a driver's or a reader's name, if its data sheet is known."""
+    words = set(name.lower().replace("-", " ").split())
+    fitting = [known for known in DEVICES if words >= set(known.lower().split())]
+    # The longest name that fits: "A100 80GB" before "A100".
+    return DEVICES[max(fitting, key=len)] if fitting else None
 
 
 def peak_flops(device: torch.device) -> float | None:
     """Floating-point operations per second that the device could do at most, if it is known."""
     if device.type != "cuda":
         return None
-    name = torch.cuda.get_device_name(device)
-    # The longest name that fits: "L40S" before "L4".
-    fitting = [known for known in _PEAK_FLOPS if known in name]
-    return _PEAK_FLOPS[max(fitting, key=len)] if fitting else None
+    known = known_device(torch.cuda.get_device_name(device))
+    return known and known.flops
 
 
 def compiled(function: Callable) -> Callable:

@@ -25,6 +25,7 @@ class LMHead(nn.Module):
         vocab_size: V, number of logits.
         tied_to: the token embedding, whose weight of shape (v, d) the head then reads at each
             call, having none of its own; None for a matrix of its own.
+        scale: factor on the logits.
         soft_cap: bends the logits so that none exceeds it: cap * tanh(logit / cap), which leaves
             small ones nearly as they are; None for no bound.
 
@@ -40,6 +41,7 @@ class LMHead(nn.Module):
         d_model: int,
         vocab_size: int,
         tied_to: nn.Module | None = None,
+        scale: float = 1.0,
         soft_cap: float | None = None,
     ) -> None:
         super().__init__()
@@ -52,7 +54,7 @@ class LMHead(nn.Module):
                 f"cannot tie a head of shape ({vocab_size}, {d_model}) to a weight of shape "
                 f"{tuple(tied_to.weight.shape)}; both must be (vocab_size, d_model)"
             )
-        self.soft_cap = soft_cap
+        self.scale, self.soft_cap = scale, soft_cap
         # Within a tuple the embedding is not registered here too: it is saved, moved and counted
         # once, and whatever takes the place of its weight is what the head reads.
         self._tied_to = () if tied_to is None else (tied_to,)
@@ -64,6 +66,7 @@ class LMHead(nn.Module):
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
         """Unnormalized log-probabilities of the next token."""
         weight = self._tied_to[0].weight if self._tied_to else self.weight
+        x = x if self.scale == 1 else self.scale * x
         logits = _padded_linear(x, weight) if x.is_cuda else F.linear(x, weight)
         if self.soft_cap is None:
             return logits

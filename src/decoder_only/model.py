@@ -60,6 +60,7 @@ class GPT(nn.Module):
             self.head = LMHead(
                 **sizes,
                 tied_to=self.embedding if config.tied else None,
+                scale=1 / config.width_ratio,
                 soft_cap=config.soft_cap,
             )
         self.initialize(generator)
@@ -124,12 +125,13 @@ class GPT(nn.Module):
         Matrices and tables are normal with standard deviation 0.02, biases zero, norms one. The
         last matrix of every part that adds to the residual stream is scaled by 1 / sqrt(2 L), so
         that the sum of 2 L additions keeps its scale; "zero" starts those, and a head of its own,
-        at zero.
+        at zero. With a base width, the blocks' matrices shrink as 1 / sqrt(D) beyond it.
 
-        Source: Radford et al. (2019), section 2.3.
+        Source: Radford et al. (2019), section 2.3; for the width Yang et al. (2022), table 8.
         """
         std = 0.02
-        residual_std = std / math.sqrt(2 * self.config.n_layers)
+        hidden_std = std / math.sqrt(self.config.width_ratio)
+        residual_std = hidden_std / math.sqrt(2 * self.config.n_layers)
         if self.config.initialization == "zero":
             residual_std = 0.0
         for name, parameter in self.named_parameters():
@@ -140,7 +142,10 @@ class GPT(nn.Module):
             elif name == "head.weight" and self.config.initialization == "zero":
                 parameter.zero_()
             else:
-                parameter.normal_(std=std, generator=generator)
+                hidden = name.startswith("blocks.")
+                parameter.normal_(
+                    std=hidden_std if hidden else std, generator=generator
+                )
 
     def count_parameters(self) -> int:
         """Parameters that training adjusts, a shared one counted once."""
@@ -174,6 +179,7 @@ def _block(config: GPTConfig, layer: int) -> Block:
         window=config.windows[layer % len(config.windows)],
         rotary_base=config.position_base if config.positions == "rotary" else None,
         qk_norm=config.qk_norm,
+        scale=config.attention_scale,
         dropout=config.dropout,
         bias=config.bias,
     )

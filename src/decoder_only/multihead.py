@@ -30,6 +30,7 @@ class MultiHeadAttention(nn.Module):
         window: see only that many nearest positions; all by default.
         rotary_base: rotate queries and keys by their position, with this base; None does not.
         qk_norm: normalize queries and keys, so that scores cannot grow without bound.
+        scale: factor on the products of queries and keys; 1 / sqrt(K) by default.
         dropout: probability of dropping an attention weight in training.
         bias: whether the projections have an offset.
 
@@ -47,6 +48,7 @@ class MultiHeadAttention(nn.Module):
         window: int | None = None,
         rotary_base: float | None = None,
         qk_norm: bool = False,
+        scale: float | None = None,
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
@@ -77,6 +79,7 @@ class MultiHeadAttention(nn.Module):
 
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
         self.window, self.rotary_base, self.dropout = window, rotary_base, dropout
+        self.scale = scale
         self.query = nn.Linear(d_model, n_heads * head_dim, bias=bias)
         self.key = nn.Linear(d_model, n_kv_heads * head_dim, bias=bias)
         self.value = nn.Linear(d_model, n_kv_heads * head_dim, bias=bias)
@@ -98,7 +101,13 @@ class MultiHeadAttention(nn.Module):
             key, value = cache.append(key, value)
         dropout = self.dropout if self.training else 0.0
         heads = attend(
-            query, key, value, causal=True, window=self.window, dropout=dropout
+            query,
+            key,
+            value,
+            causal=True,
+            window=self.window,
+            scale=self.scale,
+            dropout=dropout,
         )
         return self.output(rearrange(heads, "b h s k -> b s (h k)"))
 

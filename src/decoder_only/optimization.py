@@ -74,6 +74,7 @@ def build_optimizers(
     beta1: float = 0.9,
     beta2: float = 0.95,
     momentum: float = 0.95,
+    width_ratio: float = 1.0,
 ) -> list[torch.optim.Optimizer]:
     """What moves a model's weights: AdamW for all, or Muon for matrices and AdamW for the rest.
 
@@ -86,18 +87,24 @@ def build_optimizers(
         weight_decay: of the matrices.
         beta1, beta2: memory of AdamW's two means.
         momentum: memory of Muon's mean.
+        width_ratio: under muP, how many times as wide the model is as the one that the rate was
+            found for. What a matrix's step adds to its output is a sum over D inputs, so with
+            AdamW its rate falls as 1 / D; with Muon, whose steps stretch no direction more than
+            another, as 1 / sqrt(D). What decays per step stays the same.
 
     Raises:
         ValueError: for another optimizer.
 
     Source: Loshchilov & Hutter (2019) for AdamW, betas from Brown et al. (2020); for the division
-    of labour Jordan et al. (2024).
+    of labour Jordan et al. (2024); for the width Yang et al. (2022), table 8.
     """
     if optimizer not in ("adamw", "muon"):
         raise ValueError(
             f"optimizer={optimizer!r} is unknown; choose 'adamw' or 'muon'"
         )
-    matrices, others = parameter_groups(model, weight_decay=weight_decay)
+    slower = math.sqrt(width_ratio) if optimizer == "muon" else width_ratio
+    matrices, others = parameter_groups(model, weight_decay=weight_decay * slower)
+    matrices["lr"] = learning_rate / slower
     by_muon = [matrices] if optimizer == "muon" and matrices["params"] else []
     by_adamw = [others] if by_muon else [matrices, others]
     by_adamw = [group for group in by_adamw if group["params"]]
@@ -112,7 +119,7 @@ def build_optimizers(
         optimizers.append(Muon(by_muon, learning_rate=learning_rate, momentum=momentum))
     for each in optimizers:
         for group in each.param_groups:
-            group["peak"] = learning_rate
+            group["peak"] = group["lr"]
     return optimizers
 
 

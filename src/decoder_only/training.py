@@ -425,6 +425,7 @@ class _Session:
                 beta1=self.config.beta1,
                 beta2=self.config.beta2,
                 momentum=self.config.momentum,
+                width_ratio=self.model.config.width_ratio,
             )
             if state is not None:
                 self._restore_optimizers(_under("optimizer.", state.tensors))

@@ -1,0 +1,591 @@
+"""Count it before it exists: a model's parameters, operations, bytes and seconds.
+
+    parameters = D V + D S + 12 L D^2 + ...      exactly, by component, for every variant
+    operations = 6 N a token of training, and what attention adds
+    bytes      = weights, gradients, optimizer, activations; the cache when it writes
+    seconds    = the longer of operations / peak and bytes / bandwidth
+
+Nothing here builds a model. The test-suite does, and compares. Chapter 10.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from decoder_only.config import GPTConfig
+from decoder_only.hardware import Device
+from decoder_only.laws import JointLaw, KaplanLaw
+
+__all__ = [
+    "Plan",
+    "Work",
+    "activation_bytes",
+    "cache_bytes",
+    "count_flops",
+    "count_parameters",
+    "decoding_work",
+    "plan_training",
+    "prefill_work",
+    "shape_for",
+    "training_bytes",
+    "training_work",
+    "visible_pairs",
+    "widened",
+]
+
+
+def count_parameters(config: GPTConfig) -> dict[str, int]:
+    """Parameters by component; their sum is `GPT(config).count_parameters()`.
+
+    Returns:
+        "embedding", "positions", "attention" and "mlp" of all blocks, "norms", and "head", which
+        is 0 where it reads the embedding.
+
+    Source: post P, which leaves the norms out; Kaplan et al. (2020), table 1.
+    """
+    d, k, f = config.d_model, config.width_of_head, config.width_of_mlp
+    h, g = config.n_heads, config.n_kv_heads or config.n_heads
+    bias = 1 if config.bias else 0
+    attention = (h + 2 * g) * k * (d + bias) + d * (h * k + bias)
+    n_up = 2 if config.activation == "swiglu" else 1  # a gate is as large as the way up
+    mlp = n_up * f * (d + bias) + d * (f + bias)
+    norm = d * (2 if config.norm == "layer" and config.bias else 1)
+    n_norms = 2 * config.n_layers + (1 if config.norm_position == "pre" else 0)
+    head_norms = 2 * k * config.n_layers if config.qk_norm else 0
+    return {
+        "embedding": d * config.vocab_size,
+        "positions": d * config.context_length if config.positions == "learned" else 0,
+        "attention": config.n_layers * attention,
+        "mlp": config.n_layers * mlp,
+        "norms": n_norms * norm + head_norms,
+        "head": 0 if config.tied else d * config.vocab_size,
+    }
+
+
+def visible_pairs(
+    length: int, *, past: int = 0, window: int | None = None, causal: bool = True
+) -> int:
+    """Pairs of a query and a key that it may see: how many entries of the mask are true.
+
+    Args:
+        length: S, queries, which stand behind the past.
+        past: keys before the first query.
+        window: see `attention.attention_mask`.
+        causal: False counts all S (past + S), which a kernel that does not skip computes.
+    """
+    if not causal:
+        return length * (past + length)
+    if window is None:
+        window = past + length
+    # Query i sees past + i + 1 keys, until the window is full.
+    n_growing = min(max(window - past, 0), length)
+    growing = n_growing * past + n_growing * (n_growing + 1) // 2
+    return growing + (length - n_growing) * window
+
+
+def count_flops(
+    config: GPTConfig, length: int, *, past: int = 0, causal: bool = True
+) -> dict[str, int]:
+    """Operations of matrix products when one sequence goes forward through the model.
+
+    A product of (m, k) and (k, n) is 2 m k n operations, one multiplication and one addition for
+    each pair. The way back takes twice as many: a product for the gradient of either factor.
+    Norms, activations and the softmax are left out, some per cent in small models.
+
+    Args:
+        length: S, positions that are computed.
+        past: positions whose keys and values lie in the cache.
+        causal: count the pairs that are seen; False counts all, as kernels that compute the whole
+            square do, and as PyTorch's counter does.
+
+    Returns:
+        "projections" and "attention" (scores, and the mixing of values), "mlp", "head".
+
+    Source: Kaplan et al. (2020), table 1.
+    """
+    d, k, f = config.d_model, config.width_of_head, config.width_of_mlp
+    h, g = config.n_heads, config.n_kv_heads or config.n_heads
+    n_layers = config.n_layers
+    n_pairs = sum(
+        visible_pairs(length, past=past, window=window, causal=causal)
+        for window in _windows(config)
+    )
+    n_matrices = 3 if config.activation == "swiglu" else 2
+    return {
+        "projections": 2 * length * n_layers * d * k * (2 * h + 2 * g),
+        "attention": 2 * n_pairs * 2 * h * k,
+        "mlp": 2 * length * n_layers * n_matrices * d * f,
+        "head": 2 * length * d * config.vocab_size,
+    }
+
+
+def _windows(config: GPTConfig) -> list[int | None]:
+    """The window of each block."""
+    return [config.windows[i % len(config.windows)] for i in range(config.n_layers)]
+
+
+# Bytes of a number in matrix products, by the format that they run in.
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+def activation_bytes(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    *,
+    number_format: str = "float32",
+    recompute: bool = False,
+) -> dict[str, int]:
+    """What a forward pass keeps for the way back, by component.
+
+    Each product keeps what it multiplied, each norm what it normalized, each nonlinearity what it
+    bent. In a 16-bit format the products' operands shrink, copies of the weights included; the
+    residual stream and the log-probabilities stay in float32. Counted as PyTorch executes this
+    package without compiling it, which is what a plan should reckon with: compiling saves some.
+
+    Args:
+        batch_size, length: B and S.
+        number_format: "float32", "bfloat16" or "float16", of the matrix products.
+        recompute: keep the input of each block only, and compute the rest of it anew on the way
+            back; one block's share is then alive at a time, and counted, the largest's.
+
+    Returns:
+        "attention", "mlp" and "norms" of all blocks, "head" (with the loss), and "weights", the
+        copies in 16 bits. The inputs that recomputing keeps are among "norms".
+
+    Raises:
+        ValueError: for another format, for post-norm, or with dropout, which are not counted.
+
+    Source: Korthikanti et al. (2022), section 4, for the method.
+    """
+    if number_format not in _BYTES:
+        raise ValueError(
+            f"number_format={number_format!r} is unknown; choose one of {', '.join(_BYTES)}"
+        )
+    if config.dropout or config.norm_position != "pre":
+        raise ValueError(
+            "activations are counted for pre-norm without dropout; got "
+            f"norm_position={config.norm_position!r}, dropout={config.dropout}"
+        )
+    b, full = _BYTES[number_format], 4
+    d, k, f = config.d_model, config.width_of_head, config.width_of_mlp
+    h, g = config.n_heads, config.n_kv_heads or config.n_heads
+    # Per position: queries and what came of them, keys and values; the log of each row's sum.
+    attention = (2 * h + 2 * g) * k * b + h * full
+    if config.qk_norm:
+        attention += (h + g) * (2 * k + 1) * full
+    if config.positions == "rotary":  # the heads' outputs, merged into a new tensor
+        attention += h * k * b
+    # What the maps up read and write, the gate's parts, and what the map down reads.
+    mlp = f * b * (4 if config.activation == "swiglu" else 2)
+    norm = _norm_bytes(config)
+    # What a norm hands over is kept once, or once for each product that casts it to 16 bits.
+    n_readers = {"attention": 3, "mlp": 2 if config.activation == "swiglu" else 1}
+    reads = {name: d * b * (1 if b == full else n) for name, n in n_readers.items()}
+    block = {
+        "attention": attention + reads["attention"],
+        "mlp": mlp + reads["mlp"],
+        "norms": 2 * norm,
+    }
+    n_positions = batch_size * length
+    n_alive = 1 if recompute else config.n_layers
+    kept = {name: n_positions * n_alive * each for name, each in block.items()}
+    if config.positions == "rotary":  # cosines and sines, of queries and of keys
+        kept["attention"] += n_alive * 4 * length * (k // 2) * b
+    # A window that matters needs a mask, turned into numbers to be added.
+    masks = [
+        length * length * b if window is not None and window < length else 0
+        for window in _windows(config)
+    ]
+    kept["attention"] += max(masks) if recompute else sum(masks)
+    if recompute:  # the inputs of the other blocks
+        kept["norms"] += n_positions * (config.n_layers - 1) * d * full
+    # The head's input, the norm before it, log-probabilities and targets.
+    head = norm + d * b + config.vocab_size * full + 8
+    if config.soft_cap is not None:
+        head += config.vocab_size * b
+    kept["head"] = n_positions * head
+    matrices = _block_matrices(config) // config.n_layers * n_alive
+    copied = matrices + config.vocab_size * d
+    kept["weights"] = 0 if b == full else copied * b
+    return kept
+
+
+def _block_matrices(config: GPTConfig) -> int:
+    """Parameters of the blocks' linear maps, without offsets."""
+    counted = count_parameters(replace(config, bias=False))
+    return counted["attention"] + counted["mlp"]
+
+
+def _norm_bytes(config: GPTConfig) -> int:
+    """Per position: its input and two statistics; RMSNorm keeps its output and one."""
+    if config.norm == "layer":
+        return 4 * (config.d_model + 2)
+    return 4 * (2 * config.d_model + 1)
+
+
+def training_bytes(
+    config: GPTConfig,
+    batch_size: int,
+    length: int | None = None,
+    *,
+    number_format: str = "bfloat16",
+    optimizer: str = "adamw",
+    recompute: bool = False,
+) -> dict[str, int]:
+    """What training holds in memory at its fullest, when the way back begins.
+
+    Args:
+        batch_size: B, sequences that are computed at a time, after accumulation.
+        length: S; the context length by default.
+        number_format, recompute: see `activation_bytes`.
+        optimizer: "adamw" keeps two numbers for a parameter, "muon" one for a matrix's.
+
+    Returns:
+        "weights", "gradients", "optimizer", "activations", and "loss", the gradient of the logits.
+
+    Raises:
+        ValueError: for another optimizer, and as `activation_bytes` does.
+    """
+    if optimizer not in ("adamw", "muon"):
+        raise ValueError(
+            f"optimizer={optimizer!r} is unknown; choose 'adamw' or 'muon'"
+        )
+    length = length or config.context_length
+    n_parameters = sum(count_parameters(config).values())
+    states = 2 * n_parameters
+    if optimizer == "muon":
+        states -= _block_matrices(config)
+    activations = activation_bytes(
+        config, batch_size, length, number_format=number_format, recompute=recompute
+    )
+    return {
+        "weights": 4 * n_parameters,
+        "gradients": 4 * n_parameters,
+        "optimizer": 4 * states,
+        "activations": sum(activations.values()),
+        "loss": 4 * batch_size * length * config.vocab_size,
+    }
+
+
+def cache_bytes(
+    config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
+) -> int:
+    """Keys and values of all positions in all blocks: 2 L G K S numbers a sequence.
+
+    A window does not shrink it: `cache.KeyValueCache` keeps every position.
+    """
+    g = config.n_kv_heads or config.n_heads
+    numbers = 2 * config.n_layers * g * config.width_of_head * length * batch_size
+    return numbers * bytes_per_number
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations to do, and bytes to move between memory and arithmetic.
+
+    Source: Williams et al. (2009), the roofline model.
+    """
+
+    flops: float
+    n_bytes: float
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte moved."""
+        return self.flops / self.n_bytes
+
+    def seconds(self, device: Device) -> float:
+        """The least time it takes: arithmetic and memory work side by side, the slower decides."""
+        return max(self.flops / device.flops, self.n_bytes / device.bandwidth)
+
+
+def training_work(
+    config: GPTConfig,
+    batch_size: int,
+    length: int | None = None,
+    *,
+    number_format: str = "bfloat16",
+) -> Work:
+    """One step of training: three forward passes' operations; every byte that is kept moves twice.
+
+    Weights, gradients and AdamW's two means are read and written by the optimizer besides.
+    """
+    length = length or config.context_length
+    flops = 3 * batch_size * sum(count_flops(config, length).values())
+    n_parameters = sum(count_parameters(config).values())
+    kept = activation_bytes(config, batch_size, length, number_format=number_format)
+    return Work(flops, 2 * sum(kept.values()) + 2 * 4 * 4 * n_parameters)
+
+
+def prefill_work(
+    config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
+) -> Work:
+    """Reading a prompt: all positions at once; the weights are read, keys and values written."""
+    flops = batch_size * sum(count_flops(config, length).values())
+    cache = cache_bytes(config, batch_size, length, bytes_per_number=bytes_per_number)
+    return Work(flops, _weight_bytes(config, bytes_per_number) + cache)
+
+
+def decoding_work(
+    config: GPTConfig, batch_size: int, past: int, *, bytes_per_number: int = 2
+) -> Work:
+    """Writing one token in each sequence: the weights and the cache are read for it."""
+    flops = batch_size * sum(count_flops(config, 1, past=past).values())
+    cache = cache_bytes(config, batch_size, past, bytes_per_number=bytes_per_number)
+    return Work(flops, _weight_bytes(config, bytes_per_number) + cache)
+
+
+def _weight_bytes(config: GPTConfig, bytes_per_number: int) -> int:
+    counted = count_parameters(config)
+    # Of the embedding a few rows are read, unless the head reads it.
+    unread = 0 if config.tied else counted["embedding"]
+    return (sum(counted.values()) - unread) * bytes_per_number
+
+
+def widened(config: GPTConfig, d_model: int) -> GPTConfig:
+    """The same model with another width, in the maximal update parametrization (muP).
+
+    The number of heads stays and all widths grow together. Products of queries and keys are sums
+    over K that agree once the model has learned, and no longer random signs: their factor falls
+    as 1 / K, not as 1 / sqrt(K), from what it is at the width that one began with. A learning
+    rate found for `config` is then right for the wider model too.
+
+    Raises:
+        ValueError: if the heads' width would not be whole.
+
+    Source: Yang et al. (2022), definition 4.1 and table 8; notes N.
+    """
+    ratio = d_model / config.d_model
+    head_dim = config.width_of_head * ratio
+    if head_dim != int(head_dim) or head_dim < 1:
+        raise ValueError(
+            f"d_model={d_model} cannot work: heads of {config.width_of_head} at "
+            f"{config.d_model} would be {head_dim:.3g} wide; keep it whole"
+        )
+    scale = config.attention_scale or 1 / math.sqrt(config.width_of_head)
+    return replace(
+        config,
+        d_model=d_model,
+        head_dim=None if config.head_dim is None else int(head_dim),
+        d_mlp=None if config.d_mlp is None else round(config.d_mlp * ratio),
+        base_width=config.base_width or config.d_model,
+        attention_scale=scale / ratio,
+    )
+
+
+def shape_for(
+    n_parameters: float, *, vocab_size: int = 50_304, context_length: int = 2048
+) -> GPTConfig:
+    """A model of about so many parameters: heads of 64, D / L near 64, today's parts.
+
+    Loss depends weakly on the shape within a factor of two or so (Kaplan et al., 2020, section
+    3.1), so it is chosen for round numbers.
+
+    Raises:
+        ValueError: for fewer parameters than the smallest such model has.
+    """
+
+    def config(d_model: int, n_layers: int) -> GPTConfig:
+        return GPTConfig(
+            vocab_size=vocab_size,
+            context_length=context_length,
+            d_model=d_model,
+            n_layers=n_layers,
+            n_heads=d_model // 64,
+            positions="rotary",
+            norm="rms",
+            activation="squared_relu",
+            qk_norm=True,
+            bias=False,
+            initialization="zero",
+        )
+
+    best = None
+    for d_model in range(64, 64 * 1024, 64):
+        rest = n_parameters - vocab_size * d_model
+        n_layers = round(rest / (12 * d_model**2))
+        if rest <= 0 or n_layers < 1:
+            break
+        found = config(d_model, n_layers)
+        miss = sum(count_parameters(found).values()) / n_parameters
+        ugliness = abs(math.log(d_model / n_layers / 64)) + 4 * abs(math.log(miss))
+        if best is None or ugliness < best[0]:
+            best = ugliness, found
+    if best is None:
+        smallest = sum(count_parameters(config(64, 1)).values())
+        raise ValueError(
+            f"no model with {vocab_size} tokens has {n_parameters:.3g} parameters; the smallest "
+            f"has {smallest:,}; ask for more, or take a smaller vocabulary"
+        )
+    return best[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A training run on paper.
+
+    Attributes:
+        config: what to train.
+        tokens: D, on how much.
+        flops: C, operations that it takes.
+        device, n_devices, utilization: where, and the share of the peak that is reckoned with.
+        batch_size: sequences at a time on each device, which its memory holds.
+        memory: bytes on each device, by what takes them; weights, gradients and optimizer are
+            spread over the devices.
+        law: which foretells the loss.
+    """
+
+    config: GPTConfig
+    tokens: float
+    flops: float
+    device: Device
+    n_devices: int
+    utilization: float
+    batch_size: int
+    memory: Mapping[str, float]
+    law: JointLaw | KaplanLaw
+
+    @property
+    def n_parameters(self) -> int:
+        """N, all of them."""
+        return sum(count_parameters(self.config).values())
+
+    @property
+    def seconds(self) -> float:
+        """How long, at the utilization."""
+        return self.flops / (self.n_devices * self.device.flops * self.utilization)
+
+    @property
+    def loss(self) -> float:
+        """What the law foretells, in nats per token of the text that it was fitted to."""
+        return self.law.loss(self.n_parameters, self.tokens)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the weights on a disk, in float32, as this package writes them."""
+        return 4 * self.n_parameters
+
+    @property
+    def state_bytes(self) -> int:
+        """Of a saved state: weights and AdamW's two means."""
+        return 12 * self.n_parameters
+
+
+def plan_training(
+    law: JointLaw | KaplanLaw,
+    device: Device,
+    *,
+    n_devices: int = 1,
+    hours: float | None = None,
+    flops: float | None = None,
+    parameters: float | None = None,
+    tokens: float | None = None,
+    utilization: float = 0.4,
+    vocab_size: int = 50_304,
+    context_length: int = 2048,
+) -> Plan:
+    """What to train with what there is.
+
+    Give the budget as hours or as flops, and the law splits it; or fix parameters or tokens, and
+    the budget gives the other; or fix both, and they give the budget. Parameters alone take the
+    tokens that the law calls best for them. Shapes come in steps, and attention costs more than
+    6 N a token: with the tokens fixed the budget is met within some per cent, else exactly.
+
+    Kaplan's N leaves the embeddings out. Here it is taken for all parameters, which differ by
+    less than a tenth from a billion on.
+
+    Raises:
+        ValueError: for a number that is not above 0, for two budgets, or for too much or too
+            little of what decides; or if not even one sequence fits the device.
+    """
+    given = {"hours": hours, "flops": flops, "parameters": parameters, "tokens": tokens}
+    given |= {"n_devices": n_devices, "utilization": utilization}
+    for name, value in given.items():
+        if value is not None and not value > 0:
+            raise ValueError(f"{name}={value!r} cannot work: it must be above 0")
+    if utilization > 1:
+        raise ValueError(f"utilization={utilization} cannot work: it is at most 1")
+    n_given = sum(given[name] is not None for name in ("hours", "flops"))
+    both = parameters is not None and tokens is not None
+    if n_given == 2 or (n_given == 1 and both):
+        raise ValueError(
+            "hours, flops, and parameters with tokens each fix the budget; give one of the three"
+        )
+    if n_given == 0 and parameters is None and tokens is None:
+        raise ValueError("give hours, flops, parameters or tokens; one is enough")
+    if hours is not None:
+        flops = hours * 3600 * n_devices * device.flops * utilization
+    sizes = {"vocab_size": vocab_size, "context_length": context_length}
+    if parameters is None and tokens is None:
+        parameters, _ = law.best_split(flops)
+    elif flops is None and not both:
+        parameters, tokens = _complete(law, parameters, tokens)
+    elif parameters is None:
+        parameters = _affordable(flops / tokens, **sizes)
+    config = shape_for(parameters, **sizes)
+    if tokens is None:
+        tokens = flops / _training_flops_per_token(config)
+    flops = tokens * _training_flops_per_token(config)
+    batch_size, memory = _fill(config, device, n_devices)
+    return Plan(
+        config=config,
+        tokens=tokens,
+        flops=flops,
+        device=device,
+        n_devices=n_devices,
+        utilization=utilization,
+        batch_size=batch_size,
+        memory=memory,
+        law=law,
+    )
+
+
+def _complete(
+    law: JointLaw | KaplanLaw, parameters: float | None, tokens: float | None
+) -> tuple[float, float]:
+    """The other of the two, as the law splits the budget that contains the one."""
+    low, high = 0.0, 40.0
+    for _ in range(60):  # both grow with the budget; its logarithm's interval is halved
+        middle = (low + high) / 2
+        n, d = law.best_split(10**middle)
+        too_small = n < parameters if tokens is None else d < tokens
+        low, high = (middle, high) if too_small else (low, middle)
+    n, d = law.best_split(10**high)
+    return (parameters, d) if tokens is None else (n, tokens)
+
+
+def _training_flops_per_token(config: GPTConfig) -> float:
+    length = config.context_length
+    return 3 * sum(count_flops(config, length).values()) / length
+
+
+def _affordable(flops_per_token: float, **sizes: int) -> float:
+    """How many parameters can be trained for so much a token."""
+    flops_per_parameter = 6.0
+    for _ in range(4):  # what attention adds depends on the shape that is left
+        config = shape_for(flops_per_token / flops_per_parameter, **sizes)
+        n_parameters = sum(count_parameters(config).values())
+        flops_per_parameter = _training_flops_per_token(config) / n_parameters
+    return flops_per_token / flops_per_parameter
+
+
+def _fill(
+    config: GPTConfig, device: Device, n_devices: int
+) -> tuple[int, dict[str, float]]:
+    """The largest power of two of sequences that the memory holds, a tenth of it left free."""
+    found = None
+    for power in range(12):
+        memory = training_bytes(config, 2**power, recompute=False)
+        for shared in ("weights", "gradients", "optimizer"):
+            memory[shared] /= n_devices
+        if sum(memory.values()) > 0.9 * device.memory:
+            break
+        found = 2**power, memory
+    if found is None:
+        raise ValueError(
+            f"{sum(memory.values()) / 1e9:.0f} GB for a single sequence do not fit "
+            f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
+            "larger devices, fewer parameters or a shorter context"
+        )
+    return found
