@@ -9,6 +9,8 @@ Its parts:
 - throughput: training steps of a GPT-2 of 124 M parameters in bfloat16, compiled, with the same
   rows of 1,024 tokens, by nanoGPT's model and optimizer and by ours; tokens per second, share of
   the device's peak (MFU), memory.
+- counts: memory of training and time of writing, as `scaling` counts them and as measured, for
+  both models without compiling.
 - optimizers: the modern small model on the stories, AdamW and Muon, the same tokens; losses.
 - shakespeare: the preset `shakespeare-gpu`, three seeds; nats per character over the whole
   validation set.
@@ -41,13 +43,20 @@ from decoder_only.data import story_corpora
 from decoder_only.monitor import flops_per_token
 from decoder_only.optimization import build_optimizers
 from decoder_only.presets import PRESETS
+from decoder_only.scaling import decoding_work, training_bytes
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, batch_loss, train, train_step
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
-Part = Literal["throughput", "optimizers", "shakespeare", "stories"]
-PARTS: tuple[Part, ...] = ("throughput", "optimizers", "shakespeare", "stories")
+Part = Literal["throughput", "counts", "optimizers", "shakespeare", "stories"]
+PARTS: tuple[Part, ...] = (
+    "throughput",
+    "counts",
+    "optimizers",
+    "shakespeare",
+    "stories",
+)
 TINY = {"d_model": 32, "n_layers": 2, "n_heads": 2, "context_length": 64}
 
 Row = dict[str, Any]
@@ -79,6 +88,8 @@ def main(
     for part in parts:
         if part == "throughput":
             results[part] = throughput(device, nanogpt, rows, dry_run)
+        elif part == "counts":
+            results[part] = counts(device, dry_run)
         elif part == "optimizers":
             results[part] = optimizers(device, dry_run)
         elif part == "stories":
@@ -226,6 +237,69 @@ def their_step(
         optimizer.zero_grad(set_to_none=True)
 
     return step
+
+
+# ----------------------------------------------------------------------------------------- counts
+
+
+def counts(device: torch.device, dry_run: bool) -> list[Row]:
+    """What is counted beside what is measured, for two models and two numbers of rows."""
+    found = []
+    for name in ("gpt2-small", "modern-small"):
+        config = PRESETS[name]
+        if dry_run:
+            config = dataclasses.replace(config, **TINY, vocab_size=320)
+        for rows in (1, 2) if dry_run else (4, 16):
+            found.append({"name": name, "rows": rows})
+            found[-1] |= count_memory(config, rows, device)
+            found[-1] |= count_writing(config, rows, device)
+            print(found[-1], flush=True)
+    return found
+
+
+def count_memory(config: GPTConfig, rows: int, device: torch.device) -> Row:
+    """The peak of three training steps; on a CPU nobody keeps that count."""
+    number_format = str(hardware.multiplying_format(device)).removeprefix("torch.")
+    counted = training_bytes(config, rows, number_format=number_format)
+    cuda = device.type == "cuda"
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    model = GPT(config).to(device)
+    moving = build_optimizers(model, learning_rate=1e-4)
+    batch = random_batch(config.vocab_size, rows, config.context_length, device)
+    for _ in range(3):
+        train_step(model, moving, *batch)
+    return {
+        "bytes counted": sum(counted.values()),
+        "bytes measured": torch.cuda.max_memory_allocated() if cuda else None,
+    }
+
+
+@torch.no_grad()
+def count_writing(config: GPTConfig, rows: int, device: torch.device) -> Row:
+    """Seconds of a token in each row, the last of the context; the least that there could be."""
+    number_format = hardware.multiplying_format(device)
+    model = GPT(config).to(device, number_format).eval()
+    past = config.context_length - 32
+    ids, _ = random_batch(config.vocab_size, rows, past, device)
+    cache = model.new_cache(rows)
+    model(ids, cache)
+    times = []
+    for _ in range(16):
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        model(ids[:, :1], cache).sum().item()
+        times.append(time.perf_counter() - began)
+    known = None
+    if device.type == "cuda":
+        known = hardware.known_device(torch.cuda.get_device_name(device))
+    work = decoding_work(config, rows, past, bytes_per_number=number_format.itemsize)
+    return {
+        "seconds at least": work.seconds(known) if known else None,
+        "seconds measured": round(min(times), 6),
+    }
 
 
 # ------------------------------------------------------------------------------------- optimizers

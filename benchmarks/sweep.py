@@ -130,26 +130,35 @@ def heldout(size: str) -> Iterator[Point]:
 
 
 def transfer(size: str) -> Iterator[Point]:
-    """Learning rates for widths, four heads each: standard, muP, and muP with 1 / sqrt(K)."""
-    base, factors = (32, (1, 2, 4, 8)) if size == "cpu" else (128, (1, 2, 4, 8, 16))
-    for factor in reversed(factors):
-        head_dim = base * factor // 4
-        arms = [(None, None)]
-        if factor > 1:
-            arms += [(base, math.sqrt(base / 4) / head_dim), (base, None)]
-        for (base_width, scale), power in product(arms, range(-9, -3)):
-            yield point(
-                size,
-                base * factor,
-                2,
-                STEPS[size][0],
-                n_heads=4,
-                batch_size=BATCH_SIZE[size] // 2,
-                learning_rate=2.0**power,
-                optimizer="adamw",
-                base_width=base_width,
-                attention_scale=scale,
-            )
+    """Learning rates for four widths of four heads each, in four parametrizations.
+
+    Standard; muP with the widest as its base, by 1 / K and by 1 / sqrt(K); and, for the widest
+    alone, muP with the narrowest as its base.
+    """
+    widths = (32, 64, 128, 256) if size == "cpu" else (128, 256, 512, 1024)
+    for d_model in reversed(widths):
+        head_dim = d_model // 4
+        arms = [(None, None, range(-11, -4))]
+        if d_model == widths[-1]:
+            scale = math.sqrt(widths[0] / 4) / head_dim
+            arms += [(widths[0], scale, range(-9, -3))]
+        else:
+            scale = math.sqrt(widths[-1] / 4) / head_dim
+            arms += [(widths[-1], each, range(-11, -4)) for each in (scale, None)]
+        for base_width, scale, powers in arms:
+            for power in powers:
+                yield point(
+                    size,
+                    d_model,
+                    2,
+                    STEPS[size][0],
+                    n_heads=4,
+                    batch_size=BATCH_SIZE[size] // 2,
+                    learning_rate=2.0**power,
+                    optimizer="adamw",
+                    base_width=base_width,
+                    attention_scale=scale,
+                )
 
 
 def depth(size: str) -> Iterator[Point]:
