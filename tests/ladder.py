@@ -181,6 +181,7 @@ OPTIONS = {
     "windows": ((None,), (3,), (4, 2)),
     "n_kv_heads": (None, 3, 1),
     "qk_norm": (False, True),
+    "attention_scale": (None, 0.3),
     "bias": (False, True),
     "tied": (False, True),
     "soft_cap": (None, 2.0),

@@ -1,24 +1,30 @@
 """The command, from its words to a folder that can be sampled from."""
 
 import ast
+import dataclasses
 import inspect
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from importlib.metadata import entry_points
 from itertools import pairwise
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
 
-from decoder_only import checkpoint, cli
+from decoder_only import checkpoint, cli, presets, scaling
 from decoder_only.cli import PRESETS, main
 from decoder_only.generation import write
+from decoder_only.hardware import DEVICES
+from decoder_only.laws import PUBLISHED
 from decoder_only.model import GPT, GPTConfig
 from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig
 
 SMALL = ["--steps=3", "--batch-size=2", "--d-model=16", "--n-layers=1", "--n-heads=2"]
@@ -304,6 +310,267 @@ def test_what_cannot_be_drawn_is_named(text, tmp_path, capfd):
     assert "has not taken a step yet" in refused(capfd, "plot", tmp_path / "run")
 
 
+# -------------------------------------------------------------------------------------- planning
+
+
+def told(capfd, *words) -> dict[str, list[str]]:
+    """The rows of a table: what each says, and what stands below it."""
+    assert run(*words) == 0
+    out, err = capfd.readouterr()
+    assert not err
+    assert max(map(len, out.splitlines())) <= 88
+    rows: dict[str, list[str]] = {"": []}
+    for line in out.splitlines():
+        name = line[:10].strip()
+        if name:
+            rows[name] = []
+        list(rows.values())[-1].append(line[10:].strip())
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ((), {"hours": 24.0}),
+        (("--hours", 3, "--gpu", "a100-80gb", "--count", 2), {"hours": 3.0}),
+        (("--flops", "1e21", "--law", "hoffmann2022"), {"flops": 1e21}),
+        (("--params", "7B", "--law", "kaplan2020"), {"parameters": 7e9}),
+        (("--tokens", "20B", "--utilization", 0.5), {"tokens": 2e10}),
+        (
+            ("--params", "300m", "--tokens", "2e9", "--count", 1, "--gpu", "L4"),
+            {"parameters": 3e8, "tokens": 2e9},
+        ),
+        (("--params", "1_000M", "--hours", 5), {"parameters": 1e9, "hours": 5.0}),
+        (("--tokens", "0.02T", "--flops", "1e20"), {"tokens": 2e10, "flops": 1e20}),
+        (("--context-length", 512, "--hours", 1), {"hours": 1.0}),
+    ],
+)
+def test_a_plan_says_what_the_counts_say(words, asked, capfd):
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    device = DEVICES[{"a100-80gb": "A100 80GB"}.get(given.get("--gpu"), "H100")]
+    device = DEVICES.get(given.get("--gpu"), device)
+    n_devices, law = given.get("--count", 8), given.get("--law", "besiroglu2024")
+    plan = scaling.plan_training(
+        PUBLISHED[law],
+        device,
+        n_devices=n_devices,
+        utilization=given.get("--utilization", 0.4),
+        context_length=given.get("--context-length", 2048),
+        **asked,
+    )
+    rows, short, config = told(capfd, "plan", *words), cli._short, plan.config
+    assert rows["Model"][0] == (
+        f"{short(plan.n_parameters)} parameters: {config.n_layers} blocks, "
+        f"{config.d_model:,} wide, {config.n_heads} heads"
+    )
+    each = plan.tokens / plan.n_parameters
+    assert rows["Tokens"][0] == f"{short(plan.tokens)}, {each:,.3g} for each parameter"
+    assert f"sequences of {config.context_length:,}" in rows["Tokens"][1]
+    assert rows["Work"][0] == f"{cli._power(plan.flops)} operations"
+    assert rows["Time"][0].startswith(
+        f"{cli._duration(plan.seconds)} on {n_devices} x {device.name}, "
+    )
+    assert f"assuming {plan.utilization:.0%} of the data sheet's" in rows["Time"][1]
+    memory = {name: short(size, "B") for name, size in plan.memory.items()}
+    assert rows["Memory"][0] == (
+        f"{short(sum(plan.memory.values()), 'B')} of {short(device.memory, 'B')} on each "
+        f"device, sequences at a time: {plan.batch_size}"
+    )
+    below = " ".join(rows["Memory"][1:])
+    for size in memory.values():
+        assert size in below
+    assert ("FSDP" in below) == (n_devices > 1)
+    stored = short(plan.weight_bytes, "B"), short(plan.state_bytes, "B")
+    assert rows["Disk"][0] == "weights {}, a saved state {}".format(*stored)
+    assert rows["Loss"][0] == f"{plan.loss:.2f} nats per token"
+    assert law in rows["Loss"][1]
+
+
+def test_without_a_budget_a_day_is_planned(capfd):
+    assert run("plan") == 0
+    by_itself = capfd.readouterr().out
+    assert run("plan", "--hours", "24") == 0
+    asked = capfd.readouterr().out
+    assert by_itself == f"No budget was given, so this is what a day can do.\n\n{asked}"
+    assert "24.0 hours on 8 x H100, 192.0 device-hours" in asked
+
+
+@pytest.mark.parametrize(
+    ("words", "split"),
+    [
+        (("--hours", "1"), "the split that besiroglu2024 finds best"),
+        (("--params", "1B"), "the split that besiroglu2024 finds best"),
+        (("--params", "1B", "--hours", "9"), "what the budget allows"),
+        (("--params", "1B", "--tokens", "1B"), "both as given"),
+    ],
+)
+def test_a_plan_says_who_chose_size_and_tokens(words, split, capfd):
+    assert told(capfd, "plan", *words)["Tokens"][1].startswith(split + "; ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gpu", "abacus"], f"choose one of {', '.join(DEVICES)}"),
+        (["--hours", "3", "--flops", "1e20"], "give one of the three"),
+        (["--hours", "3", "--params=1B", "--tokens=1B"], "give one of the three"),
+        (["--params", "175B"], "for a single sequence do not fit 8 x H100"),
+        (["--params", "1k"], "the smallest has"),
+        (["--params", "7X"], "--params 7X is no number; write 1e9, 300M, 7B or 1.4T"),
+        (["--tokens", "B"], "--tokens B is no number"),
+        (["--flops", "inf"], "--flops inf is no number"),
+        (["--hours", "1e300"], "numbers as large as these cannot be planned with"),
+        (["--hours", "0"], "hours=0.0 cannot work"),
+        (["--count", "0"], "cannot work: it must be above 0"),
+        (["--utilization", "40"], "utilization=40.0 cannot work: it is at most 1"),
+        (["--context-length", "0"], "context_length=0 cannot work"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_line(words, message, capfd):
+    said = refused(capfd, "plan", *words)
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_every_published_law_can_be_chosen(capfd):
+    assert set(get_args(get_type_hints(cli.Plan)["law"])) == set(PUBLISHED)
+    with pytest.raises(SystemExit):
+        main(["plan", "--law", "moore1965"])
+    assert "besiroglu2024" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0, ("0", "0 B")),
+        (999, ("999", "999 B")),
+        (999.6, ("1.00 k", "1.00 kB")),
+        (12_345, ("12.3 k", "12.3 kB")),
+        (999_600, ("1.00 M", "1.00 MB")),
+        (1.4238e9, ("1.42 B", "1.42 GB")),
+        (99.97e9, ("100 B", "100 GB")),
+        (1.4e12, ("1.40 T", "1.40 TB")),
+        (5.2e15, ("5,200 T", "5,200 TB")),
+    ],
+)
+def test_numbers_are_short(number, words):
+    assert (cli._short(number), cli._short(number, "B")) == words
+
+
+def test_durations_are_read_at_a_glance():
+    seconds = (3, 90, 3600, 47 * 3600, 49 * 3600)
+    assert [cli._duration(each) for each in seconds] == [
+        "3.0 seconds",
+        "1.5 minutes",
+        "1.0 hours",
+        "47.0 hours",
+        "2.0 days",
+    ]
+
+
+# -------------------------------------------------------------------------------------- counting
+
+
+def config_named(name: str) -> GPTConfig:
+    if name in presets.PRESETS:
+        return presets.PRESETS[name]
+    preset = PRESETS[name]
+    return GPTConfig(vocab_size=preset["data"]["vocab_size"], **preset["model"])
+
+
+@pytest.mark.parametrize("name", [*presets.PRESETS, *PRESETS])
+def test_a_preset_is_counted(name, capfd):
+    config, rows = config_named(name), told(capfd, "info", name)
+    parts, short = scaling.count_parameters(config), cli._short
+    n, length = sum(parts.values()), config.context_length
+    assert rows["Model"] == [name]
+    assert rows["Parameters"][0] == f"{n:,}"
+    counted = [line.split(maxsplit=2) for line in rows["Parameters"][1:]]
+    assert [(int(size.replace(",", "")), of.split()[0]) for size, _, of in counted] == [
+        (size, part) for part, size in parts.items() if size
+    ]
+    assert sum(float(share[:-1]) for _, share, _ in counted) == pytest.approx(
+        100, abs=0.3
+    )
+    assert ("which the head reads too" in rows["Parameters"][1]) == config.tied
+    forward = sum(scaling.count_flops(config, length).values()) / length
+    assert rows["Operations"][0] == (
+        f"{short(forward)} a token forward, {short(3 * forward)} in training"
+    )
+    assert f"6 N is {short(6 * n)}, " in rows["Operations"][1]
+    off = 6 * n / (3 * forward) - 1
+    assert f"{abs(off):.1%} {'more' if off > 0 else 'less'}" in rows["Operations"][1]
+    assert rows["Weights"] == [
+        f"{short(4 * n, 'B')} in float32, {short(2 * n, 'B')} in 16 bits"
+    ]
+    cache = scaling.cache_bytes(config, 1, length)
+    assert rows["Cache"][0] == f"{short(cache, 'B')} a sequence"
+    optimizer = PRESETS.get(name, {}).get("training", {}).get("optimizer", "adamw")
+    for number_format in ("float32", "bfloat16"):
+        memory = scaling.training_bytes(
+            dataclasses.replace(config, dropout=0.0),
+            1,
+            number_format=number_format,
+            optimizer=optimizer,
+        )
+        assert short(sum(memory.values()), "B") in rows["Training"][0]
+    assert ("dropout's masks" in " ".join(rows["Training"])) == bool(config.dropout)
+    assert "Run" not in rows
+
+
+def test_a_run_is_counted_and_says_how_it_went(text, tmp_path, capfd):
+    assert run("train", *SMALL, "--quiet", "--out", "stories") == 0
+    assert run("train", "--text", text, *NINE, "--out", "fox") == 0
+    capfd.readouterr()
+    rows = told(capfd, "info", "stories")
+    model = checkpoint.load(tmp_path / "stories").model
+    assert rows["Parameters"][0] == f"{model.count_parameters():,}"
+    assert rows["Run"][0].startswith("192 tokens of stories, ")
+    assert rows["Run"][1] == "3 of 3 steps of 2 x 32"
+    last = checkpoint.read_log("stories")[-1]
+    loss, floor = last["validation_loss"], last["floor"]
+    assert rows["Loss"][0].startswith(f"{loss:.3f} nats per token held out, ")
+    assert rows["Loss"][1] == f"{loss - floor:.3f} above the floor, {floor:.3f}"
+    rows = told(capfd, "info", "fox")
+    assert "tokens of fox.txt, " in rows["Run"][0]
+    assert len(rows["Loss"]) == 1
+    (tmp_path / "fox" / "log.jsonl").unlink()
+    rows = told(capfd, "info", "fox")
+    assert rows["Run"][0].startswith("0 tokens of ")
+    assert "Loss" not in rows
+
+
+def test_a_model_without_a_training_is_counted(tmp_path, capfd):
+    config = GPTConfig(
+        vocab_size=257,
+        context_length=8,
+        d_model=8,
+        n_layers=1,
+        n_heads=2,
+        norm_position="post",
+    )
+    checkpoint.create_run("bare", model_config=config, tokenizer=BytePairTokenizer([]))
+    rows = told(capfd, "info", "bare")
+    assert rows["Training"] == ["not counted for post-norm"]
+    assert "Run" not in rows
+
+
+def test_what_cannot_be_counted_is_named(text, tmp_path, capfd):
+    said = refused(capfd, "info", "gpt5")
+    assert (
+        "gpt5 is neither a run's folder nor a preset; choose one of gpt2-small" in said
+    )
+    assert "stories-cpu" in said
+    assert said.count("\n") == 1
+    assert "holds no run" in refused(capfd, "info", tmp_path)
+    run("train", "--text", text, *NINE, "--out", "run")
+    config = config_of(tmp_path / "run")
+    config["model"]["n_wings"] = 2
+    (tmp_path / "run/config.json").write_text(json.dumps(config))
+    capfd.readouterr()
+    assert "was written by another version" in refused(capfd, "info", "run")
+
+
 # ---------------------------------------------------------------------------------------- mistakes
 
 
@@ -391,13 +658,17 @@ def test_an_interruption_says_what_is_left(text, monkeypatch, capfd):
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["train", "--help"], ["sample", "--help"]]
+    "words", [["--help"], *([n, "--help"] for n in ("train", "sample", "plan", "info"))]
 )
 def test_help_is_at_hand(words, capfd):
     with pytest.raises(SystemExit) as stopped:
         main(words)
     assert not stopped.value.code
-    assert "usage: decoder-only" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "usage: decoder-only" in out
+    if len(words) == 1:
+        for command in ("prepare", "train", "sample", "plot", "plan", "info"):
+            assert re.search(rf"\b{command}\b +\w", out)
 
 
 def test_the_command_is_installed_under_its_name():
@@ -409,7 +680,15 @@ def test_the_command_is_installed_under_its_name():
 
 
 @pytest.mark.parametrize(
-    "options", [cli.Train, cli.Sample, cli.ModelOptions, cli.TrainingOptions]
+    "options",
+    [
+        cli.Train,
+        cli.Sample,
+        cli.Plan,
+        cli.Info,
+        cli.ModelOptions,
+        cli.TrainingOptions,
+    ],
 )
 def test_every_option_says_what_it_does(options):
     [body] = [node.body for node in ast.parse(inspect.getsource(options)).body]

@@ -7,11 +7,13 @@ import torch
 
 from decoder_only import hardware
 from decoder_only.hardware import (
+    DEVICES,
     autocast,
     choose_device,
     compiled,
     describe,
     has_native_bfloat16,
+    known_device,
     multiplying_format,
     peak_flops,
 )
@@ -122,6 +124,41 @@ def test_the_peak_of_known_gpus(monkeypatch, name, teraflops):
     peak = peak_flops(torch.device("cuda"))
     assert peak == (None if teraflops is None else pytest.approx(teraflops * 1e12))
     assert peak_flops(CPU) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA A100-SXM4-40GB", "A100"),
+        ("NVIDIA A100-SXM4-80GB", "A100 80GB"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA L4", "L4"),
+        ("Tesla V100-SXM2-16GB", "V100"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("h100", "H100"),
+        ("80gb a100", "A100 80GB"),
+    ],
+)
+def test_a_device_is_known_by_the_words_of_its_name(name, known):
+    assert known_device(name) is DEVICES[known]
+
+
+@pytest.mark.parametrize("name", ["", "L40", "NVIDIA", "80GB", "NVIDIA GH200 480GB"])
+def test_other_devices_are_unknown(name):
+    assert known_device(name) is None
+
+
+def test_data_sheets_are_plausible():
+    for name, device in DEVICES.items():
+        assert known_device(name) is device
+        assert device.name == name
+        assert 50e12 < device.flops < 1e15
+        assert 16e9 <= device.memory <= 141e9
+        # Operations for each byte: a ridge far above what decoding has.
+        assert 50 < device.flops / device.bandwidth < 500
 
 
 def test_what_cannot_be_compiled_runs_as_it_is_and_says_why(monkeypatch):

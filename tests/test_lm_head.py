@@ -74,6 +74,21 @@ def test_soft_cap_bends_large_logits_and_leaves_small_ones():
 
 
 @every_precision
+@pytest.mark.parametrize("soft_cap", [None, 2.0])
+def test_a_scale_multiplies_the_logits_before_they_are_bent(soft_cap, dtype):
+    head = LMHead(d_model=D, vocab_size=V, scale=0.3, soft_cap=soft_cap).to(dtype)
+    x = normal(B, S, D, seed=6, dtype=dtype)
+    logits = 0.3 * (x @ head.weight.T)
+    if soft_cap is not None:
+        logits = soft_cap * (logits / soft_cap).tanh()
+    compare(
+        "scaled head = scale x W^T",
+        results(head(x), x, head.weight),
+        results(logits, x, head.weight),
+    )
+
+
+@every_precision
 @pytest.mark.parametrize("multiple", [1, 4, 11, 64])
 def test_padding_for_the_gpu_is_invisible(multiple, dtype):
     x, weight = (normal(*shape, seed=1, dtype=dtype) for shape in ((B, S, D), (V, D)))

@@ -108,7 +108,8 @@ def written_out(
                 t = rms(t, w[f"{name}.key_norm.weight"])
             if config.positions == "rotary":
                 q, t = turn(q), turn(t)
-            weights = (q @ t.transpose(-1, -2) / k**0.5).exp().masked_fill(unseen, 0)
+            scale = config.attention_scale or 1 / k**0.5
+            weights = (q @ t.transpose(-1, -2) * scale).exp().masked_fill(unseen, 0)
             heads.append(weights / weights.sum(-1, keepdim=True) @ v)
         return linear(torch.cat(heads, dim=-1), f"{name}.output")
 
@@ -391,6 +392,47 @@ def test_window_beyond_the_length_equals_no_window(dtype):
         results(wide(ids), *wide.parameters()),
         results(none(ids), *none.parameters()),
     )
+
+
+# -------------------------------------------------------------------------------------- base width
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_at_the_base_width_muP_is_the_standard_model_bit_by_bit(tied):
+    config = GPTConfig(**SIZES, head_dim=4, tied=tied)
+    based = dataclasses.replace(config, base_width=config.d_model)
+    standard, same = (
+        GPT(c, generator=torch.Generator().manual_seed(0)) for c in (config, based)
+    )
+    for name, weight in standard.state_dict().items():
+        assert torch.equal(same.state_dict()[name], weight), name
+    assert torch.equal(same(random_ids()), standard(random_ids()))
+
+
+@pytest.mark.parametrize("base_width", [32, 128, 512])
+def test_beyond_the_base_width_the_blocks_matrices_start_smaller(base_width):
+    ratio = 128 / base_width
+    assert GPTConfig(**{**SIZES, "d_model": 128}, head_dim=4).width_ratio == 1
+    for name, weight in initial(base_width=base_width, tied=False).items():
+        if weight.ndim == 1:
+            continue
+        std = 0.02
+        if name.startswith("blocks."):
+            std /= ratio**0.5
+        if name.endswith(("output.weight", "down.weight")):
+            std /= (2 * 8) ** 0.5
+        assert weight.std().item() == pytest.approx(std, rel=0.05), name
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_logits_shrink_by_the_ratio_of_widths(tied):
+    """The same weights under another base width: what the head reads is scaled, and no more."""
+    standard, ids = build(tied=tied), random_ids()
+    for base_width in (2, 5, 20):
+        other = build(tied=tied, base_width=base_width)
+        torch.testing.assert_close(
+            other(ids), standard(ids) * base_width / SIZES["d_model"]
+        )
 
 
 # ------------------------------------------------------------------------------------- tied weights
@@ -718,7 +760,7 @@ WRONG = {
     **dict.fromkeys(
         ("vocab_size", "context_length", "d_model", "n_layers", "n_heads"), NOT_POSITIVE
     ),
-    **dict.fromkeys(("n_kv_heads", "head_dim", "d_mlp"), NOT_POSITIVE),
+    **dict.fromkeys(("n_kv_heads", "head_dim", "d_mlp", "base_width"), NOT_POSITIVE),
     **dict.fromkeys(
         ("positions", "norm", "norm_position", "activation", "initialization"),
         st.text(max_size=5) | st.none() | st.integers() | st.just(["learned"]),
@@ -734,7 +776,10 @@ WRONG = {
     | st.none()
     | st.just("1e-5")
     | st.just(math.nan),
-    "soft_cap": st.floats(max_value=0) | st.just("15") | st.just(math.nan),
+    **dict.fromkeys(
+        ("soft_cap", "attention_scale"),
+        st.floats(max_value=0) | st.just("15") | st.just(math.nan),
+    ),
     "position_base": st.floats(max_value=1)
     | st.none()
     | st.just("10000")

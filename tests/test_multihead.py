@@ -227,6 +227,27 @@ def test_dropout_acts_on_weights_and_in_training_only():
     assert distance.max() < 1e-10
 
 
+@every_precision
+@pytest.mark.parametrize("scale", [None, 0.1, 1.5])
+def test_the_scale_equals_the_formula(scale, dtype):
+    """1 / sqrt(K) where none is given."""
+    module = make(scale=scale, dtype=dtype)
+    x = normal(B, S, D, seed=13, dtype=dtype)
+    query, key, value = module.project(x)
+    scores = (K**-0.5 if scale is None else scale) * query @ key.transpose(-1, -2)
+    later = torch.ones(S, S, dtype=torch.bool).triu(1)
+    heads = scores.masked_fill(later, -torch.inf).softmax(-1) @ value
+    compare(
+        "scaled attention = softmax(scale Q K^T) V",
+        results(module(x), x, *module.parameters()),
+        results(
+            module.output(rearrange(heads, "b h s k -> b s (h k)")),
+            x,
+            *module.parameters(),
+        ),
+    )
+
+
 # ----------------------------------------------------------------------------------------- errors
 
 

@@ -36,6 +36,8 @@ FLOORS = {
     "distributed": 0,
     "optimization": 1,
     "hardware": 0,
+    "laws": 0,
+    "scaling": 2,
     "cache": 0,
     "config": 1,
     "monitor": 1,
@@ -48,6 +50,7 @@ FLOORS = {
     "pretrained": 4,
     "training": 5,
     "story_model": 5,
+    "story_sweep": 5,
     "cli": 7,
     "plots": 6,
     "notebook": 6,
@@ -75,7 +78,11 @@ CHAPTERS = {
     "generation": "training",
 }
 # Chapters that are not written yet. Once one is, its modules move up, and the test begins.
-PENDING: dict[str, str] = {}
+PENDING: dict[str, str] = {
+    "scaling": "scaling",
+    "laws": "scaling",
+    "story_sweep": "scaling",
+}
 # Around the model and its training: a chapter shows what matters of them, and not every name.
 AROUND = {"stories", "data", "files", "shards", "distributed", "checkpoint", "hardware"}
 # Tools that every chapter uses and none explains.

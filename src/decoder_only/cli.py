@@ -1,5 +1,7 @@
-"""The command `decoder-only`: train a model, watch it, and let it write.
+"""The command `decoder-only`: plan a model, train it, watch it, and let it write.
 
+    decoder-only plan --gpu H100 --hours 24  what to train with what there is
+    decoder-only info gpt2-small             what a model or a run costs
     decoder-only train                       the built-in stories, a small model, three minutes
     decoder-only train --text book.txt       any UTF-8 text
     decoder-only prepare novels --out tokens  any amount of text, once
@@ -17,7 +19,7 @@ import math
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,7 +27,7 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
-from decoder_only import checkpoint
+from decoder_only import checkpoint, presets, scaling
 from decoder_only.config import GPTConfig
 from decoder_only.data import (
     Corpus,
@@ -38,7 +40,8 @@ from decoder_only.data import (
 )
 from decoder_only.distributed import Process, agreed, joined
 from decoder_only.generation import write
-from decoder_only.hardware import choose_device, describe
+from decoder_only.hardware import DEVICES, choose_device, describe, known_device
+from decoder_only.laws import PUBLISHED
 from decoder_only.lm_head import bits_per_byte
 from decoder_only.model import GPT
 from decoder_only.monitor import History
@@ -48,7 +51,7 @@ from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
-__all__ = ["PRESETS", "Plot", "Prepare", "Sample", "Train", "main"]
+__all__ = ["PRESETS", "Info", "Plan", "Plot", "Prepare", "Sample", "Train", "main"]
 
 _MODERN = {
     "positions": "rotary",
@@ -295,34 +298,73 @@ class Plot:
     """The picture; its ending chooses the format (png, svg, pdf)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Say what to train with what there is, and what it costs; nothing is trained.
+
+    Give a budget (hours or operations), a size, tokens, or any two of the three. With none of
+    them: a day. Numbers may be written 1e9, 300M, 7B or 1.4T.
+    """
+
+    gpu: Annotated[str, _option("NAME", "H100")] = "H100"
+    """Which device; its data sheet must be known."""
+    count: Annotated[int, _option("N", "8")] = 8
+    """How many of them."""
+    hours: Annotated[float | None, _option("HOURS", "24 if nothing is given")] = None
+    """How long they may work."""
+    flops: Annotated[str | None, _option("C", "none")] = None
+    """Operations that may be spent, instead of hours."""
+    params: Annotated[str | None, _option("N", "what the law finds best")] = None
+    """Parameters of the model."""
+    tokens: Annotated[str | None, _option("D", "what the law finds best")] = None
+    """Tokens to train on."""
+    law: Annotated[
+        Literal["besiroglu2024", "hoffmann2022", "kaplan2020"],
+        _option("NAME", "besiroglu2024"),
+    ] = "besiroglu2024"
+    """Which splits the budget: `besiroglu2024`, `hoffmann2022` or `kaplan2020`."""
+    utilization: Annotated[float, _option("SHARE", "0.4")] = 0.4
+    """Share of the device's peak that the training reaches."""
+    context_length: Annotated[int, _option("S", "2048")] = 2048
+    """Tokens that the model sees at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Info:
+    """Count a model: its parameters, operations and bytes, and how a run went."""
+
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN|PRESET")]
+    """Folder of a run; or a model, as gpt2-small; or a preset of `train`, as stories-cpu."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit status.
 
     Args:
         arguments: the words behind `decoder-only`; those of the command line by default.
     """
+    commands = {
+        "prepare": (Prepare, _prepare),
+        "train": (Train, _train),
+        "sample": (Sample, _sample),
+        "plot": (Plot, _plot),
+        "plan": (Plan, _plan),
+        "info": (Info, _info),
+    }
     options = tyro.extras.subcommand_cli_from_dict(
-        {"prepare": Prepare, "train": Train, "sample": Sample, "plot": Plot},
+        {name: options for name, (options, _) in commands.items()},
         prog="decoder-only",
         description="Train a decoder-only transformer from raw text, and let it write.",
         args=None if arguments is None else list(arguments),
     )
     try:
-        if isinstance(options, Train):
-            return _train(options)
-        if isinstance(options, Prepare):
-            _prepare(options)
-        elif isinstance(options, Sample):
-            _sample(options)
-        else:
-            _plot(options)
+        return dict(commands.values())[type(options)](options) or 0
     except (ValueError, OSError, FloatingPointError, ImportError) as error:
         print(f"decoder-only: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ndecoder-only: interrupted", file=sys.stderr)
         return 130
-    return 0
 
 
 # ---------------------------------------------------------------------------------------- prepare
@@ -376,7 +418,7 @@ def _tokenizer(word: str) -> BytePairTokenizer | str | int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Plan:
+class _Recipe:
     """Everything that a run is made from, as plain data: from options and preset, or a folder."""
 
     data: dict[str, object]
@@ -401,14 +443,14 @@ def _train(options: Train) -> int:
     with joined(device.type) as process:
         if device.type == "cuda" and process.n_ranks > 1:
             device = torch.device("cuda", process.local_rank)
-        plan = _resumed_plan(options) if options.resume else _fresh_plan(options)
-        material = _material(plan)
-        model = _model(plan, material)
-        config = TrainConfig(**plan.training)
+        recipe = _resumed_recipe(options) if options.resume else _fresh_recipe(options)
+        material = _material(recipe)
+        model = _model(recipe, material)
+        config = TrainConfig(**recipe.training)
         run = options.resume
         if run is None:
             first = process.is_first
-            new = _new_run(options, plan, material, model, device) if first else None
+            new = _new_run(options, recipe, material, model, device) if first else None
             run = agreed(new, process)
         if process.is_first:
             _introduce(material, model, run, device, process)
@@ -447,7 +489,7 @@ def _conclude(
     return 0
 
 
-def _fresh_plan(options: Train) -> _Plan:
+def _fresh_recipe(options: Train) -> _Recipe:
     preset = _preset(options)
     data = {**preset["data"]}
     if options.text is None:
@@ -462,10 +504,10 @@ def _fresh_plan(options: Train) -> _Plan:
     model = {**preset["model"], **_given(options.model)}
     data["vocab_size"] = model.pop("vocab_size", data["vocab_size"])
     training = {**preset["training"], **_given(options.training), "seed": options.seed}
-    return _Plan(data=data, model=model, training=training)
+    return _Recipe(data=data, model=model, training=training)
 
 
-def _resumed_plan(options: Train) -> _Plan:
+def _resumed_recipe(options: Train) -> _Recipe:
     same = Train(
         resume=options.resume,
         device=options.device,
@@ -482,7 +524,7 @@ def _resumed_plan(options: Train) -> _Plan:
     tokenizer = BytePairTokenizer.load(options.resume / checkpoint.TOKENIZER)
     model = {n: v for n, v in config["model"].items() if n != "vocab_size"}
     training = config["training"]
-    return _Plan(
+    return _Recipe(
         data=config["data"], model=model, training=training, tokenizer=tokenizer
     )
 
@@ -508,20 +550,20 @@ def _given(options: ModelOptions | TrainingOptions) -> dict[str, object]:
     return {name: value for name, value in asdict(options).items() if value is not None}
 
 
-def _material(plan: _Plan) -> _Material:
-    return _stories(plan) if plan.data["kind"] == "stories" else _text(plan)
+def _material(recipe: _Recipe) -> _Material:
+    return _stories(recipe) if recipe.data["kind"] == "stories" else _text(recipe)
 
 
-def _stories(plan: _Plan) -> _Material:
+def _stories(recipe: _Recipe) -> _Material:
     language = StoryLanguage()
-    sizes = {name: plan.data[name] for name in ("n_train", "n_validation")}
-    seed = plan.training["seed"]
-    tokenizer = plan.tokenizer
+    sizes = {name: recipe.data[name] for name in ("n_train", "n_validation")}
+    seed = recipe.training["seed"]
+    tokenizer = recipe.tokenizer
     if tokenizer is None:
         # A few thousand stories hold all common words; more would only take longer to count.
         stories = language.stories(split="train", seed=seed)
         some = islice(stories, min(sizes["n_train"], 4000))
-        tokenizer = BytePairTokenizer.train(some, plan.data["vocab_size"])
+        tokenizer = BytePairTokenizer.train(some, recipe.data["vocab_size"])
     train_corpus, validation = story_corpora(language, tokenizer, **sizes, seed=seed)
     return _Material(
         kind="stories",
@@ -532,10 +574,10 @@ def _stories(plan: _Plan) -> _Material:
     )
 
 
-def _text(plan: _Plan) -> _Material:
-    path = Path(plan.data["file"])
+def _text(recipe: _Recipe) -> _Material:
+    path = Path(recipe.data["file"])
     if path.is_dir():
-        prepared = open_shards(path, tokenizer=plan.tokenizer)
+        prepared = open_shards(path, tokenizer=recipe.tokenizer)
         return _Material(
             kind="prepared text",
             tokenizer=prepared.tokenizer,
@@ -545,8 +587,8 @@ def _text(plan: _Plan) -> _Material:
     by_name = str(path) == "shakespeare" and not path.exists()
     text = tiny_shakespeare() if by_name else read_text(path)
     train_text, validation_text = split_text(text)
-    tokenizer = plan.tokenizer or BytePairTokenizer.train(
-        train_text, plan.data["vocab_size"]
+    tokenizer = recipe.tokenizer or BytePairTokenizer.train(
+        train_text, recipe.data["vocab_size"]
     )
     return _Material(
         kind="text",
@@ -556,8 +598,8 @@ def _text(plan: _Plan) -> _Material:
     )
 
 
-def _model(plan: _Plan, material: _Material) -> GPT:
-    config = GPTConfig(**{**plan.model, "vocab_size": material.tokenizer.vocab_size})
+def _model(recipe: _Recipe, material: _Material) -> GPT:
+    config = GPTConfig(**{**recipe.model, "vocab_size": material.tokenizer.vocab_size})
     # Draws nothing that is used: a text that is too short is refused before a folder is made.
     training_batch(
         material.train,
@@ -566,12 +608,16 @@ def _model(plan: _Plan, material: _Material) -> GPT:
         seed=0,
         step=0,
     )
-    generator = torch.Generator().manual_seed(plan.training["seed"])
+    generator = torch.Generator().manual_seed(recipe.training["seed"])
     return GPT(config, generator=generator)
 
 
 def _new_run(
-    options: Train, plan: _Plan, material: _Material, model: GPT, device: torch.device
+    options: Train,
+    recipe: _Recipe,
+    material: _Material,
+    model: GPT,
+    device: torch.device,
 ) -> Path:
     name = "stories" if options.text is None else options.text.stem
     numbered = (Path("runs") / f"{name}-{number}" for number in count(1))
@@ -585,8 +631,8 @@ def _new_run(
         model_config=model.config,
         tokenizer=material.tokenizer,
         details={
-            "training": TrainConfig(**plan.training).to_dict(),
-            "data": {**plan.data, "fingerprints": fingerprints},
+            "training": TrainConfig(**recipe.training).to_dict(),
+            "data": {**recipe.data, "fingerprints": fingerprints},
             "device": describe(device),
         },
         overwrite=options.overwrite,
@@ -716,6 +762,244 @@ def _plot(options: Plot) -> None:
     axes = loss_curves(curves, faint=faint, floor=floor)
     axes.figure.savefig(options.out)
     print(f"The figure is in {options.out}")
+
+
+# ------------------------------------------------------------------------------------------- plan
+
+
+def _plan(options: Plan) -> None:
+    device = known_device(options.gpu)
+    if device is None:
+        known = ", ".join(DEVICES)
+        raise ValueError(f"--gpu {options.gpu} is unknown; choose one of {known}")
+    budget = {"hours": options.hours, "flops": _amount("flops", options.flops)}
+    wished = {
+        "parameters": _amount("params", options.params),
+        "tokens": _amount("tokens", options.tokens),
+    }
+    n_wished = sum(value is not None for value in wished.values())
+    has_budget = any(value is not None for value in budget.values())
+    is_day = not has_budget and not n_wished
+    if is_day:
+        budget["hours"] = 24.0
+    try:
+        plan = scaling.plan_training(
+            PUBLISHED[options.law],
+            device,
+            n_devices=options.count,
+            utilization=options.utilization,
+            context_length=options.context_length,
+            **budget,
+            **wished,
+        )
+    except OverflowError:
+        raise ValueError("numbers as large as these cannot be planned with") from None
+    if is_day:
+        print("No budget was given, so this is what a day can do.\n")
+    split = f"the split that {options.law} finds best"
+    if n_wished:
+        split = "both as given" if n_wished == 2 else split
+        split = "what the budget allows" if has_budget else split
+    _show_plan(plan, split, options.law)
+
+
+def _amount(option: str, word: str | None) -> float | None:
+    """A number as people write it: 1e9, 300M, 7B, 1.4T."""
+    if word is None:
+        return None
+    factor = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(word[-1:].upper())
+    try:
+        number = float(word[:-1]) * factor if factor else float(word)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"--{option} {word} is no number; write 1e9, 300M, 7B or 1.4T")
+    return number
+
+
+def _show_plan(plan: scaling.Plan, split: str, law: str) -> None:
+    config, device, n_devices = plan.config, plan.device, plan.n_devices
+    n, d = plan.n_parameters, plan.tokens
+    part = {name: _short(size, "B") for name, size in plan.memory.items()}
+    total, room = sum(plan.memory.values()), device.memory
+    spread = ": spread by FSDP" if n_devices > 1 else ""
+    text = "WebText2" if law == "kaplan2020" else "MassiveText"
+    _line(
+        "Model",
+        f"{_short(n)} parameters: {_shape(config)}",
+        f"round numbers near the size; a vocabulary of {config.vocab_size:,}",
+    )
+    _line(
+        "Tokens",
+        f"{_short(d)}, {d / n:,.3g} for each parameter",
+        f"{split}; sequences of {config.context_length:,}; no text twice",
+    )
+    _line(
+        "Work",
+        f"{_power(plan.flops)} operations",
+        f"6 N D are {_power(6 * n * d)}, the rest is attention; matrix products only",
+    )
+    _line(
+        "Time",
+        f"{_duration(plan.seconds)} on {n_devices} x {device.name}, "
+        f"{n_devices * plan.seconds / 3600:,.1f} device-hours",
+        f"assuming {plan.utilization:.0%} of the data sheet's {_short(device.flops)} "
+        "operations/s, the dense 16-bit peak",
+    )
+    _line(
+        "Memory",
+        f"{_short(total, 'B')} of {_short(room, 'B')} on each device, "
+        f"sequences at a time: {plan.batch_size}",
+        f"weights {part['weights']}, gradients {part['gradients']}, "
+        f"AdamW {part['optimizer']}{spread}",
+        f"activations {part['activations']}, logits' gradient {part['loss']}: not "
+        "recomputed, not compiled",
+    )
+    _line(
+        "Disk",
+        f"weights {_short(plan.weight_bytes, 'B')}, "
+        f"a saved state {_short(plan.state_bytes, 'B')}",
+        "in float32; a state has AdamW's two means too, and the last two are kept",
+    )
+    _line(
+        "Loss",
+        f"{plan.loss:.2f} nats per token",
+        f"of {text} in its tokens: {law} was fitted to that, not yours",
+    )
+
+
+def _shape(config: GPTConfig) -> str:
+    return f"{config.n_layers} blocks, {config.d_model:,} wide, {config.n_heads} heads"
+
+
+def _line(name: str, said: str, *notes: str) -> None:
+    """A row of a table, and below it what it rests on."""
+    print(f"{name:10} {said}")
+    for note in notes:
+        print(textwrap.indent(textwrap.fill(note, 75), " " * 13))
+
+
+def _short(number: float | int, unit: str = "") -> str:
+    """Three digits and a prefix: 1.42 B, or 43.2 GB."""
+    prefixes = {1e12: "T", 1e9: "G" if unit else "B", 1e6: "M", 1e3: "k"}
+    for size, prefix in prefixes.items():
+        if number >= 0.9995 * size:
+            digits = max(0, 2 - math.floor(math.log10(1.0005 * number / size)))
+            return f"{number / size:,.{digits}f} {prefix}{unit}"
+    return f"{number:.0f} {unit}".strip()
+
+
+def _power(number: float | int) -> str:
+    return f"{number:.2e}".replace("e+", "e")
+
+
+def _duration(seconds: float | int) -> str:
+    for size, name in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= (2 if name == "days" else 1) * size:
+            return f"{seconds / size:,.1f} {name}"
+    return f"{seconds:.1f} seconds"
+
+
+# ------------------------------------------------------------------------------------------- info
+
+
+def _info(options: Info) -> None:
+    config, training = _described(options.name)
+    length, parts = config.context_length, scaling.count_parameters(config)
+    n = sum(parts.values())
+    _line("Model", options.name)
+    _line("Shape", f"{_shape(config)}, {length:,} tokens of context")
+    _line("Parameters", f"{n:,}")
+    for name, size in parts.items():
+        if name == "embedding":
+            name += f" of {config.vocab_size:,} tokens"
+            name += ", which the head reads too" if config.tied else ""
+        if size:
+            print(f"{'':11}{size:>{len(f'{n:,}')},} {size / n:6.1%}  {name}")
+    forward = sum(scaling.count_flops(config, length).values()) / length
+    off = 2 * n / forward - 1
+    unread = "" if config.tied else ", and counts an embedding that no product reads"
+    _line(
+        "Operations",
+        f"{_short(forward)} a token forward, {_short(3 * forward)} in training",
+        f"mean over {length:,} tokens; 6 N is {_short(6 * n)}, {abs(off):.1%} "
+        f"{'more' if off > 0 else 'less'}: it leaves attention out{unread}",
+    )
+    _line(
+        "Weights", f"{_short(4 * n, 'B')} in float32, {_short(2 * n, 'B')} in 16 bits"
+    )
+    _line(
+        "Cache",
+        f"{_short(scaling.cache_bytes(config, 1, length), 'B')} a sequence",
+        f"keys and values of {length:,} tokens, in 16 bits",
+    )
+    _line("Training", *_training_memory(config, training.get("optimizer", "adamw")))
+    if training and options.name not in {**presets.PRESETS, **PRESETS}:
+        _show_run(Path(options.name), training, length, n)
+
+
+def _described(name: str) -> tuple[GPTConfig, dict[str, object]]:
+    """The settings of a model and of its training, of a preset or a run."""
+    if name in presets.PRESETS:
+        return presets.PRESETS[name], {}
+    if name in PRESETS:
+        preset = PRESETS[name]
+        vocab_size = preset["data"]["vocab_size"]
+        return GPTConfig(vocab_size=vocab_size, **preset["model"]), preset["training"]
+    if not Path(name).exists():
+        raise ValueError(
+            f"{name} is neither a run's folder nor a preset; choose one of "
+            f"{', '.join([*presets.PRESETS, *PRESETS])}"
+        )
+    saved = checkpoint.read_config(name)
+    try:
+        return GPTConfig(**saved["model"]), saved.get("training", {})
+    except TypeError as error:
+        raise ValueError(
+            f"{name} was written by another version of this package: {error}"
+        ) from error
+
+
+def _training_memory(config: GPTConfig, optimizer: str) -> tuple[str, ...]:
+    if config.norm_position != "pre":
+        return ("not counted for post-norm",)
+    whole, half = (
+        scaling.training_bytes(
+            replace(config, dropout=0.0), 1, number_format=name, optimizer=optimizer
+        )
+        for name in ("float32", "bfloat16")
+    )
+    fixed = sum(whole[name] for name in ("weights", "gradients", "optimizer"))
+    name = {"adamw": "AdamW", "muon": "Muon"}[optimizer]
+    dropout = "; dropout's masks left out" if config.dropout else ""
+    return (
+        f"{_short(sum(whole.values()), 'B')} for one sequence, "
+        f"{_short(sum(half.values()), 'B')} with products in 16 bits",
+        f"{_short(fixed, 'B')} for weights, gradients, {name}; not recomputed, "
+        f"not compiled{dropout}",
+    )
+
+
+def _show_run(run: Path, training: dict[str, object], length: int, n: int) -> None:
+    data = checkpoint.read_config(run)["data"]
+    text = Path(data.get("file", data["kind"])).name
+    records = checkpoint.read_log(run)
+    taken = max((r["step"] for r in records if "loss" in r), default=0)
+    tokens = taken * training["batch_size"] * length
+    _line(
+        "Run",
+        f"{_short(tokens)} tokens of {text}, {tokens / n:,.3g} for each parameter",
+        f"{taken:,} of {training['steps']:,} steps of {training['batch_size']} x {length:,}",
+    )
+    evaluations = [r for r in records if "validation_loss" in r]
+    if evaluations:
+        last = evaluations[-1]
+        loss, floor = last["validation_loss"], last["floor"]
+        _line(
+            "Loss",
+            f"{loss:.3f} nats per token held out, {last['bits_per_byte']:.3f} bits per byte",
+            *([f"{loss - floor:.3f} above the floor, {floor:.3f}"] if floor else []),
+        )
 
 
 if __name__ == "__main__":

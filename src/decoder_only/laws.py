@@ -14,7 +14,6 @@ from dataclasses import astuple, dataclass
 from itertools import product
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 from scipy.optimize import least_squares
 
@@ -40,19 +39,21 @@ class JointLaw:
     Source: Hoffmann et al. (2022), equation 2.
     """
 
-    floor: float
-    parameter_factor: float
-    parameter_exponent: float
-    token_factor: float
-    token_exponent: float
+    floor: int | float
+    parameter_factor: int | float
+    parameter_exponent: int | float
+    token_factor: int | float
+    token_exponent: int | float
 
-    def loss(self, parameters: float | ndarray, tokens: float | ndarray):
+    def loss(
+        self, parameters: int | float | ndarray, tokens: int | float | ndarray
+    ) -> float | ndarray:
         """Nats per token of a model with so many parameters after so many tokens."""
         by_size = self.parameter_factor * parameters**-self.parameter_exponent
         by_data = self.token_factor * tokens**-self.token_exponent
         return self.floor + by_size + by_data
 
-    def best_split(self, flops: float) -> tuple[float, float]:
+    def best_split(self, flops: int | float) -> tuple[float, float]:
         """N and D of the lowest loss that C = 6 N D operations can buy.
 
         Where the budget is best spent, a little more of either term's remedy saves equally much:
@@ -78,18 +79,20 @@ class KaplanLaw:
     Source: Kaplan et al. (2020), equation 1.5 and table 2.
     """
 
-    parameter_scale: float
-    parameter_exponent: float
-    token_scale: float
-    token_exponent: float
+    parameter_scale: int | float
+    parameter_exponent: int | float
+    token_scale: int | float
+    token_exponent: int | float
 
-    def loss(self, parameters: float | ndarray, tokens: float | ndarray):
+    def loss(
+        self, parameters: int | float | ndarray, tokens: int | float | ndarray
+    ) -> float | ndarray:
         """Nats per token of a model with so many parameters after so many tokens."""
         ratio = self.parameter_exponent / self.token_exponent
         by_size = (self.parameter_scale / parameters) ** ratio
         return (by_size + self.token_scale / tokens) ** self.token_exponent
 
-    def best_split(self, flops: float) -> tuple[float, float]:
+    def best_split(self, flops: int | float) -> tuple[float, float]:
         """N and D for C = 6 N D operations, as that paper recommends.
 
         Not the minimum of `loss` under a budget, but the paper's own summary of its runs, which
@@ -103,7 +106,7 @@ class KaplanLaw:
         return parameters, flops / (6 * parameters)
 
 
-def _check_budget(flops: float) -> None:
+def _check_budget(flops: int | float) -> None:
     if not flops > 0:
         raise ValueError(f"flops={flops!r} cannot work: it must be above 0")
 
@@ -119,11 +122,11 @@ PUBLISHED: dict[str, JointLaw | KaplanLaw] = {
 
 
 def fit(
-    parameters: Float[ndarray, "n"],
-    tokens: Float[ndarray, "n"],
-    losses: Float[ndarray, "n"],
+    parameters: ndarray,
+    tokens: ndarray,
+    losses: ndarray,
     *,
-    floor: float | None = None,
+    floor: int | float | None = None,
     delta: float = 1e-3,
     starts: Sequence[Sequence[float]] | None = None,
 ) -> JointLaw:
@@ -203,11 +206,11 @@ def _starts(log_loss: ndarray) -> list[tuple[float, ...]]:
 
 
 def bootstrap(
-    parameters: Float[ndarray, "n"],
-    tokens: Float[ndarray, "n"],
-    losses: Float[ndarray, "n"],
+    parameters: ndarray,
+    tokens: ndarray,
+    losses: ndarray,
     *,
-    floor: float | None = None,
+    floor: int | float | None = None,
     delta: float = 1e-3,
     n_samples: int = 200,
     seed: int = 0,
@@ -236,7 +239,9 @@ def bootstrap(
     return laws
 
 
-def interval(values: Sequence[float], *, share: float = 0.9) -> tuple[float, float]:
+def interval(
+    values: Sequence[int | float], *, share: float = 0.9
+) -> tuple[float, float]:
     """The middle share of some values: its lower and upper end."""
     tail = (1 - share) / 2
     low, high = np.quantile(np.asarray(values, dtype=float), [tail, 1 - tail])

@@ -174,10 +174,11 @@ def activation_bytes(
     attention = (2 * h + 2 * g) * k * b + h * full
     if config.qk_norm:
         attention += (h + g) * (2 * k + 1) * full
-    if config.positions == "rotary":  # the heads' outputs, merged into a new tensor
+    # Turned or normalized heads lie apart, and what comes of several is merged into a new tensor.
+    if h > 1 and (config.qk_norm or config.positions == "rotary"):
         attention += h * k * b
-    # What the maps up read and write, the gate's parts, and what the map down reads.
-    mlp = f * b * (4 if config.activation == "swiglu" else 2)
+    # What the maps up write, the gate's parts, and what the map down reads; ReLU keeps only that.
+    mlp = f * b * {"swiglu": 4, "relu": 1}.get(config.activation, 2)
     norm = _norm_bytes(config)
     # What a norm hands over is kept once, or once for each product that casts it to 16 bits.
     n_readers = {"attention": 3, "mlp": 2 if config.activation == "swiglu" else 1}
@@ -287,8 +288,8 @@ class Work:
     Source: Williams et al. (2009), the roofline model.
     """
 
-    flops: float
-    n_bytes: float
+    flops: int | float
+    n_bytes: int | float
 
     @property
     def intensity(self) -> float:
@@ -375,7 +376,7 @@ def widened(config: GPTConfig, d_model: int) -> GPTConfig:
 
 
 def shape_for(
-    n_parameters: float, *, vocab_size: int = 50_304, context_length: int = 2048
+    n_parameters: int | float, *, vocab_size: int = 50_304, context_length: int = 2048
 ) -> GPTConfig:
     """A model of about so many parameters: heads of 64, D / L near 64, today's parts.
 
@@ -437,13 +438,13 @@ class Plan:
     """
 
     config: GPTConfig
-    tokens: float
-    flops: float
+    tokens: int | float
+    flops: int | float
     device: Device
     n_devices: int
-    utilization: float
+    utilization: int | float
     batch_size: int
-    memory: Mapping[str, float]
+    memory: Mapping[str, int | float]
     law: JointLaw | KaplanLaw
 
     @property
@@ -477,11 +478,11 @@ def plan_training(
     device: Device,
     *,
     n_devices: int = 1,
-    hours: float | None = None,
-    flops: float | None = None,
-    parameters: float | None = None,
-    tokens: float | None = None,
-    utilization: float = 0.4,
+    hours: int | float | None = None,
+    flops: int | float | None = None,
+    parameters: int | float | None = None,
+    tokens: int | float | None = None,
+    utilization: int | float = 0.4,
     vocab_size: int = 50_304,
     context_length: int = 2048,
 ) -> Plan:
@@ -542,8 +543,10 @@ def plan_training(
 
 
 def _complete(
-    law: JointLaw | KaplanLaw, parameters: float | None, tokens: float | None
-) -> tuple[float, float]:
+    law: JointLaw | KaplanLaw,
+    parameters: int | float | None,
+    tokens: int | float | None,
+) -> tuple[int | float, int | float]:
     """The other of the two, as the law splits the budget that contains the one."""
     low, high = 0.0, 40.0
     for _ in range(60):  # both grow with the budget; its logarithm's interval is halved
@@ -560,7 +563,7 @@ def _training_flops_per_token(config: GPTConfig) -> float:
     return 3 * sum(count_flops(config, length).values()) / length
 
 
-def _affordable(flops_per_token: float, **sizes: int) -> float:
+def _affordable(flops_per_token: int | float, **sizes: int) -> float:
     """How many parameters can be trained for so much a token."""
     flops_per_parameter = 6.0
     for _ in range(4):  # what attention adds depends on the shape that is left
@@ -572,7 +575,7 @@ def _affordable(flops_per_token: float, **sizes: int) -> float:
 
 def _fill(
     config: GPTConfig, device: Device, n_devices: int
-) -> tuple[int, dict[str, float]]:
+) -> tuple[int, dict[str, int | float]]:
     """The largest power of two of sequences that the memory holds, a tenth of it left free."""
     found = None
     for power in range(12):

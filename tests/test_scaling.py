@@ -1,0 +1,663 @@
+"""What is counted on paper equals what a real model holds, computes and keeps."""
+
+import dataclasses
+import itertools
+import math
+from collections import Counter
+from functools import partial
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ladder import OPTIONS, SIZES, VARIANTS, V, random_ids, unchecked
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+
+from decoder_only import GPT, GPTConfig, multihead
+from decoder_only.attention import attend_explicitly, attention_mask
+from decoder_only.hardware import DEVICES, Device
+from decoder_only.laws import PUBLISHED, JointLaw
+from decoder_only.lm_head import next_token_loss
+from decoder_only.monitor import flops_per_token
+from decoder_only.optimization import build_optimizers
+from decoder_only.presets import PRESETS
+from decoder_only.scaling import (
+    Work,
+    activation_bytes,
+    cache_bytes,
+    count_flops,
+    count_parameters,
+    decoding_work,
+    plan_training,
+    prefill_work,
+    shape_for,
+    training_bytes,
+    training_work,
+    visible_pairs,
+    widened,
+)
+
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
+FORMATS = {"float32": None, "bfloat16": torch.bfloat16}
+every_format = pytest.mark.parametrize("number_format", FORMATS)
+# Under autocast RMSNorm meets a 16-bit input and a 32-bit scale, and PyTorch says so once.
+pytestmark = pytest.mark.filterwarnings("ignore:Mismatch dtype between input and")
+
+
+def small(**variant: object) -> GPTConfig:
+    return GPTConfig(**{**SIZES, "head_dim": 4, **variant})
+
+
+@st.composite
+def shapes(draw, **fixed: object) -> GPTConfig:
+    """Small configurations of every variant."""
+    n_heads = draw(st.sampled_from([1, 2, 4, 6]))
+    variant = {name: draw(st.sampled_from(values)) for name, values in OPTIONS.items()}
+    variant["n_kv_heads"] = draw(
+        st.sampled_from([None, *(g for g in range(1, 7) if n_heads % g == 0)])
+    )
+    sizes = {
+        "vocab_size": draw(st.integers(1, 40)),
+        "context_length": draw(st.integers(1, 30)),
+        "d_model": n_heads * draw(st.sampled_from([2, 4, 6])),
+        "n_layers": draw(st.integers(1, 4)),
+        "n_heads": n_heads,
+        "head_dim": draw(st.sampled_from([None, 2, 8])),
+        "d_mlp": draw(st.none() | st.integers(1, 30)),
+    }
+    with unchecked():  # the check of a sequence draws an item, which hypothesis minds
+        return GPTConfig(**{**variant, **sizes, **fixed})
+
+
+def on_paper(config: GPTConfig) -> GPT:
+    with torch.device("meta"):
+        return GPT(config)
+
+
+# --------------------------------------------------------------------------------------- parameters
+
+
+def component(name: str) -> str:
+    """Which part of the count a named parameter belongs to."""
+    for part in ("norm", ".attention.", ".mlp."):
+        if part in name:
+            return {"norm": "norms"}.get(part, part.strip("."))
+    return name.removesuffix(".weight")
+
+
+def held(model: GPT) -> Counter:
+    found = Counter()
+    for name, parameter in model.named_parameters():
+        found[component(name)] += parameter.numel()
+    return found
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_parameters_of_every_preset(name):
+    model = on_paper(PRESETS[name])
+    counted = count_parameters(PRESETS[name])
+    assert sum(counted.values()) == model.count_parameters()
+    assert Counter(counted) == held(model)
+
+
+@given(shapes())
+def test_parameters_of_every_variant_component_by_component(config):
+    model, counted = on_paper(config), count_parameters(config)
+    assert sum(counted.values()) == model.count_parameters()
+    assert set(held(model)) <= set(counted)
+    assert Counter(counted) == held(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "total"),
+    [
+        ("gpt3-small", 125_187_840),
+        ("gpt3-medium", 355_771_392),
+        ("gpt3-large", 760_149_504),
+        ("gpt3-xl", 1_315_522_560),
+        ("gpt3-2.7b", 2_651_220_480),
+        ("gpt3-6.7b", 6_657_871_872),
+        ("gpt3-13b", 12_952_106_100),
+        ("gpt3-175b", 174_599_516_160),
+    ],
+)
+def test_post_ps_totals_to_the_digit(name, total):
+    """It leaves out the norms, and takes heads that divide the width, which two rows' do not."""
+    config = PRESETS[name]
+    d, n_layers, merged = (
+        config.d_model,
+        config.n_layers,
+        config.n_heads * config.width_of_head,
+    )
+    formula = d * config.vocab_size + d * config.context_length
+    formula += 12 * n_layers * d**2 + 9 * n_layers * d
+    assert formula == total
+    counted = count_parameters(config)
+    # Four matrices are wider by what the heads exceed the width, and so are three offsets.
+    excess = n_layers * (4 * d + 3) * (merged - d)
+    assert sum(counted.values()) - counted["norms"] - excess == total
+    assert (excess == 0) == (name not in ("gpt3-xl", "gpt3-13b"))
+
+
+# --------------------------------------------------------------------------------------- operations
+
+
+@given(
+    st.integers(1, 12),
+    st.integers(0, 12),
+    st.none() | st.integers(1, 30),
+    st.booleans(),
+)
+def test_visible_pairs_are_the_masks_entries(length, past, window, causal):
+    found = visible_pairs(length, past=past, window=window, causal=causal)
+    if not causal:  # the whole square, whatever the window
+        window = None
+    mask = attention_mask(length, past + length, causal=causal, window=window)
+    assert found == mask.sum()
+
+
+def counted_by_pytorch(step) -> int:
+    """With attention written out: of the fused kernel it counts the products in another way."""
+    with (
+        mock.patch.object(multihead, "attend", attend_explicitly),
+        FlopCounterMode(display=False) as counter,
+    ):
+        step()
+    return counter.get_total_flops()
+
+
+@every_variant
+def test_flops_are_what_pytorch_counts_forward_and_three_times_that_with_backward(
+    variant,
+):
+    config, ids = small(**variant), random_ids()
+    model = GPT(config)
+    forward = len(ids) * sum(count_flops(config, ids.shape[1], causal=False).values())
+    assert counted_by_pytorch(lambda: model(ids)) == forward
+    assert counted_by_pytorch(lambda: model(ids).sum().backward()) == 3 * forward
+
+
+@settings(max_examples=20)
+@given(shapes(context_length=12), st.integers(1, 8), st.integers(1, 4))
+def test_flops_behind_a_cache_are_what_pytorch_counts(config, length, past):
+    """Behind one key at least: a product over a single one runs as a scaling, uncounted."""
+    model, ids = GPT(config).eval(), torch.zeros(1, past + length, dtype=torch.long)
+    cache = model.new_cache()
+    with torch.no_grad():
+        model(ids[:, :past], cache)
+        counted = counted_by_pytorch(lambda: model(ids[:, past:], cache))
+    assert counted == sum(count_flops(config, length, past=past, causal=False).values())
+
+
+@given(shapes(), st.integers(1, 20), st.integers(1, 20))
+def test_a_prefix_and_the_rest_behind_it_cost_what_the_whole_costs(config, first, rest):
+    whole = count_flops(config, first + rest)
+    parts = count_flops(config, first), count_flops(config, rest, past=first)
+    assert whole == {name: parts[0][name] + parts[1][name] for name in whole}
+
+
+@given(shapes(), st.integers(1, 20))
+def test_causal_attention_costs_the_pairs_that_the_masks_show(config, length):
+    seen, square = (count_flops(config, length, causal=c) for c in (True, False))
+    pairs = sum(
+        int(attention_mask(length, length, window=window).sum())
+        for window, _ in zip(
+            itertools.cycle(config.windows), range(config.n_layers), strict=False
+        )
+    )
+    width = config.n_heads * config.width_of_head
+    assert seen["attention"] == 4 * width * pairs
+    assert square["attention"] == 4 * width * config.n_layers * length**2
+    del seen["attention"], square["attention"]
+    assert seen == square
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_monitors_rule_of_thumb_counts_the_blocks_vectors_too(name):
+    """6 N + 12 L H K S: N holds offsets and norms, and every query sees the whole context."""
+    model, length = on_paper(PRESETS[name]), PRESETS[name].context_length
+    exact = 3 * sum(count_flops(model.config, length, causal=False).values())
+    vectors = sum(p.numel() for p in model.blocks.parameters() if p.ndim == 1)
+    assert length * (flops_per_token(model) - 6 * vectors) == exact
+    assert exact / length == pytest.approx(flops_per_token(model), rel=2e-3)
+
+
+# -------------------------------------------------------------------------------------- activations
+
+
+class Saved:
+    """Within it, what autograd keeps besides the weights themselves is counted, in bytes."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+        self.kept: dict[int, Tensor] = {}  # alive, so that no address is used twice
+
+    def __enter__(self) -> "Saved":
+        def pack(x: Tensor) -> Tensor:
+            if x.untyped_storage().data_ptr() not in self.weights:
+                self.kept[x.untyped_storage().data_ptr()] = x
+            return x
+
+        self.hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x)
+        self.hooks.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.hooks.__exit__(*error)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(x.untyped_storage().nbytes() for x in self.kept.values())
+
+
+def saved_bytes(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    number_format: str,
+    *,
+    recompute: bool = False,
+) -> int:
+    """Of a forward pass with the loss, whose targets are the ids themselves."""
+    model = GPT(config)
+    if recompute:
+        for block in model.blocks:
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    ids = torch.zeros(batch_size, length, dtype=torch.long)
+    chosen = FORMATS[number_format]
+    with Saved(model) as saved:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=chosen is not None):
+            logits = model(ids)
+        next_token_loss(logits, ids)
+    return saved.n_bytes
+
+
+# The loss itself keeps one number, the sum of its targets' weights.
+LEEWAY = 8
+
+
+@every_format
+@every_variant
+def test_activations_are_what_autograd_saves(variant, number_format):
+    config = small(**{**variant, "norm_position": "pre"})
+    expected = activation_bytes(config, 2, 7, number_format=number_format)
+    found = saved_bytes(config, 2, 7, number_format)
+    assert sum(expected.values()) == pytest.approx(found, rel=0, abs=LEEWAY)
+
+
+@settings(max_examples=30)
+@given(
+    shapes(norm_position="pre", context_length=64, head_dim=4),
+    st.integers(2, 5),
+    st.integers(2, 64),
+    st.sampled_from(sorted(FORMATS)),
+)
+def test_activations_of_every_batch_and_length(config, batch_size, length, name):
+    expected = activation_bytes(config, batch_size, length, number_format=name)
+    found = saved_bytes(config, batch_size, length, name)
+    assert sum(expected.values()) == pytest.approx(found, rel=0, abs=LEEWAY)
+
+
+@every_format
+@every_variant
+def test_recomputing_keeps_inputs_and_one_block_at_a_time(variant, number_format):
+    """Inside `checkpoint` hooks do not look; a block's share is what one more block adds."""
+    config = small(
+        **{**variant, "norm_position": "pre", "windows": variant["windows"][:1]}
+    )
+    batch = (2, 7, number_format)
+    outside = saved_bytes(config, *batch, recompute=True)
+    shallow = dataclasses.replace(config, n_layers=config.n_layers - 1)
+    one_block = saved_bytes(config, *batch) - saved_bytes(shallow, *batch)
+    its_input = 2 * 7 * config.d_model * 4  # seen from outside and from inside
+    expected = activation_bytes(
+        config, 2, 7, number_format=number_format, recompute=True
+    )
+    found = outside + one_block - its_input
+    assert sum(expected.values()) == pytest.approx(found, rel=0, abs=LEEWAY)
+
+
+def test_recomputing_counts_the_block_whose_mask_is_largest():
+    dense, alternating, banded = (
+        sum(activation_bytes(small(windows=w), 2, 7, recompute=True).values())
+        for w in ((None,), (None, 3), (3,))
+    )
+    assert dense < alternating == banded
+
+
+@pytest.mark.parametrize(
+    ("variant", "options", "message"),
+    [
+        ({}, {"number_format": "float8"}, "number_format='float8' is unknown; choose"),
+        ({"norm_position": "post"}, {}, "for pre-norm .* got norm_position='post'"),
+        ({"dropout": 0.1}, {}, r"without dropout; got .* dropout=0\.1"),
+    ],
+    ids=str,
+)
+def test_what_is_not_counted_is_refused(variant, options, message):
+    with pytest.raises(ValueError, match=message):
+        activation_bytes(small(**variant), 2, 7, **options)
+
+
+# ------------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("variant", VARIANTS[::4])
+def test_training_holds_what_a_real_step_leaves(variant, optimizer):
+    config = small(**{**variant, "norm_position": "pre"})
+    model, ids = GPT(config), random_ids()
+    counted = training_bytes(
+        config, *ids.shape, number_format="float32", optimizer=optimizer
+    )
+    optimizers = build_optimizers(model, optimizer=optimizer, learning_rate=0.1)
+    logits = model(ids)
+    logits.retain_grad()
+    next_token_loss(logits, ids).backward()
+    for each in optimizers:
+        each.step()
+    states = [s for each in optimizers for s in each.state.values()]
+    assert counted == {
+        "weights": sum(p.nbytes for p in model.parameters()),
+        "gradients": sum(p.grad.nbytes for p in model.parameters()),
+        "optimizer": sum(x.nbytes for s in states for n, x in s.items() if n != "step"),
+        "activations": sum(activation_bytes(config, *ids.shape).values()),
+        "loss": logits.grad.nbytes,
+    }
+
+
+def test_training_takes_the_context_and_the_options_that_it_is_given():
+    config = small()
+    assert training_bytes(config, 2) == training_bytes(
+        config, 2, SIZES["context_length"]
+    )
+    for options in ({"number_format": "float32"}, {"recompute": True}):
+        kept = activation_bytes(
+            config, 2, 7, **{"number_format": "bfloat16", **options}
+        )
+        assert training_bytes(config, 2, 7, **options)["activations"] == sum(
+            kept.values()
+        )
+    with pytest.raises(ValueError, match="optimizer='sgd' is unknown; choose 'adamw'"):
+        training_bytes(config, 2, optimizer="sgd")
+
+
+@given(shapes(), st.integers(1, 4), st.integers(1, 30))
+def test_the_cache_is_as_large_as_the_real_one(config, batch_size, length):
+    model = on_paper(config)
+    for dtype, n_bytes in ((torch.float32, 4), (torch.bfloat16, 2)):
+        real = model.to(dtype).new_cache(batch_size, max_length=length)
+        assert sum(layer.nbytes for layer in real) == cache_bytes(
+            config, batch_size, length, bytes_per_number=n_bytes
+        )
+
+
+# --------------------------------------------------------------------------------------------- work
+
+TOY = Device("toy", flops=100.0, bandwidth=10.0, memory=1.0)  # its ridge is at 10
+
+
+@pytest.mark.parametrize(
+    ("flops", "n_bytes", "intensity", "seconds"),
+    [
+        (1000, 10, 100, 10),  # arithmetic decides
+        (1000, 100, 10, 10),  # on the ridge both take as long
+        (1000, 1000, 1, 100),  # memory decides
+        (1000, 101, 1000 / 101, 10.1),
+        (1010, 100, 10.1, 10.1),
+    ],
+)
+def test_the_slower_of_arithmetic_and_memory_decides(
+    flops, n_bytes, intensity, seconds
+):
+    work = Work(flops, n_bytes)
+    assert work.intensity == pytest.approx(intensity)
+    assert work.seconds(TOY) == pytest.approx(seconds)
+
+
+def test_work_is_written_out_from_the_counts():
+    config = small(tied=False)
+    counted = count_parameters(config)
+    n = sum(counted.values())
+    once = sum(count_flops(config, 7).values())
+    kept = sum(activation_bytes(config, 2, 7, number_format="bfloat16").values())
+    assert training_work(config, 2, 7) == Work(2 * 3 * once, 2 * kept + 2 * 4 * 4 * n)
+    assert training_work(config, 2) == training_work(config, 2, SIZES["context_length"])
+
+    # Keys and values of 7 positions in 2 sequences; 10 channels of 19 rows are looked up.
+    cache = 2 * 2 * 7 * SIZES["n_layers"] * SIZES["n_heads"] * 4
+    read = n - SIZES["d_model"] * V
+    assert prefill_work(config, 2, 7) == Work(2 * once, 2 * (cache + read))
+    assert decoding_work(config, 2, 7, bytes_per_number=4) == Work(
+        2 * sum(count_flops(config, 1, past=7).values()), 4 * (cache + read)
+    )
+    tied = small()
+    assert decoding_work(tied, 1, 0).n_bytes == 2 * sum(count_parameters(tied).values())
+
+
+def test_decoding_waits_for_memory_and_training_for_arithmetic():
+    config, device = PRESETS["gpt2-small"], DEVICES["H100"]
+    ridge = device.flops / device.bandwidth
+    reading, writing = prefill_work(config, 8, 1024), decoding_work(config, 8, 512)
+    training = training_work(config, 8)
+    assert writing.intensity < ridge / 10
+    assert writing.seconds(device) == writing.n_bytes / device.bandwidth
+    for work in (reading, training):
+        assert work.intensity > ridge
+        assert work.seconds(device) == work.flops / device.flops
+
+
+# -------------------------------------------------------------------------------------------- width
+
+
+def drawn(config: GPTConfig) -> GPT:
+    return GPT(config, generator=torch.Generator().manual_seed(0))
+
+
+@every_variant
+def test_at_its_own_width_a_widened_model_is_the_same_function(variant):
+    config, ids = small(**variant), random_ids()
+    same = widened(config, config.d_model)
+    assert torch.equal(drawn(same)(ids), drawn(config)(ids))
+
+
+@given(shapes(), st.integers(1, 4), st.integers(1, 4))
+def test_widths_grow_together_and_numbers_stay(config, first, second):
+    wide = widened(config, first * config.d_model)
+    assert wide.width_ratio == first
+    assert wide.width_of_head == first * config.width_of_head
+    if config.d_mlp is not None or config.activation != "swiglu":
+        assert wide.width_of_mlp == first * config.width_of_mlp
+    # It falls as 1 / K, from 1 / sqrt(K) where none was given.
+    scale = config.attention_scale or config.width_of_head**-0.5
+    assert wide.attention_scale == pytest.approx(scale / first)
+    changed = {"d_model", "head_dim", "d_mlp", "base_width", "attention_scale"}
+    for field in dataclasses.fields(config):
+        if field.name not in changed:
+            assert getattr(wide, field.name) == getattr(config, field.name)
+    # In two steps as in one.
+    twice, once = (
+        widened(wide, first * second * config.d_model),
+        widened(config, first * second * config.d_model),
+    )
+    assert twice.attention_scale == pytest.approx(once.attention_scale)
+    assert dataclasses.replace(twice, attention_scale=None) == dataclasses.replace(
+        once, attention_scale=None
+    )
+
+
+def test_a_model_can_be_narrowed():
+    """The small model of a large one, on which to look for its learning rate."""
+    config = PRESETS["llama2-7b"]
+    narrow = widened(config, 256)
+    assert (narrow.n_heads, narrow.width_of_head, narrow.d_mlp) == (32, 8, 688)
+    assert (narrow.base_width, narrow.width_ratio) == (4096, 1 / 16)
+
+
+@pytest.mark.parametrize("d_model", [0, 1, 11, -10])
+def test_heads_that_would_not_be_whole_are_named(d_model):
+    message = (
+        f"d_model={d_model} cannot work: heads of 4 at 10 would be .* keep it whole"
+    )
+    with pytest.raises(ValueError, match=message):
+        widened(small(), d_model)
+
+
+# -------------------------------------------------------------------------------------------- shape
+
+
+@settings(max_examples=25)
+@given(st.floats(7, 12))
+def test_a_shape_has_about_the_parameters_asked_for(power):
+    wanted = 10**power
+    config = shape_for(wanted)
+    assert sum(count_parameters(config).values()) == pytest.approx(wanted, rel=0.05)
+    assert config.width_of_head == 64
+    # Below 1e8 the vocabulary takes most, and few shapes are left.
+    low, high = (20, 200) if wanted < 1e8 else (30, 130)
+    assert low < config.d_model / config.n_layers < high
+
+
+def test_a_shape_takes_the_vocabulary_and_the_context_it_is_given():
+    config = shape_for(1e8, vocab_size=1000, context_length=77)
+    assert (config.vocab_size, config.context_length) == (1000, 77)
+    assert sum(count_parameters(config).values()) == pytest.approx(1e8, rel=0.05)
+    # Modern parts, whose counts of operations and activations are all known.
+    assert activation_bytes(config, 1, 77)
+    assert not config.bias
+    assert config.qk_norm
+
+
+@pytest.mark.parametrize("n_parameters", [1, 1e6, 3e6])
+def test_too_few_parameters_are_refused(n_parameters):
+    message = r"no model with 50304 tokens has .* the smallest has 3,26\d,\d\d\d; ask for more"
+    with pytest.raises(ValueError, match=message):
+        shape_for(n_parameters)
+
+
+# --------------------------------------------------------------------------------------------- plan
+
+LAW = PUBLISHED["besiroglu2024"]
+H100 = DEVICES["H100"]
+WAYS = {
+    "hours": {"hours": 24},
+    "flops": {"flops": 1e20},
+    "parameters": {"parameters": 3e8},
+    "tokens": {"tokens": 1e10},
+    "hours and parameters": {"hours": 24, "parameters": 3e8},
+    "hours and tokens": {"hours": 24, "tokens": 3e10},
+    "flops and parameters": {"flops": 1e20, "parameters": 3e8},
+    "flops and tokens": {"flops": 1e20, "tokens": 1e11},
+    "parameters and tokens": {"parameters": 3e8, "tokens": 1e10},
+}
+
+
+@pytest.mark.parametrize("budget", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("law", PUBLISHED.values(), ids=PUBLISHED)
+def test_a_plan_adds_up_however_the_budget_is_given(law, budget):
+    plan = plan_training(law, H100, n_devices=8, utilization=0.5, **budget)
+    config, length = plan.config, plan.config.context_length
+    per_token = 3 * sum(count_flops(config, length).values()) / length
+    assert plan.flops == pytest.approx(plan.tokens * per_token, rel=1e-6)
+    assert plan.seconds == pytest.approx(plan.flops / (8 * 989.4e12 * 0.5))
+    assert plan.n_parameters == sum(count_parameters(config).values())
+    assert plan.loss == law.loss(plan.n_parameters, plan.tokens)
+    assert (plan.weight_bytes, plan.state_bytes) == (
+        4 * plan.n_parameters,
+        12 * plan.n_parameters,
+    )
+    # What is given is kept: exactly, but for parameters, whose shapes come in steps, and but
+    # for a budget with fixed tokens, which only the shape can meet.
+    if "parameters" in budget:
+        assert plan.n_parameters == pytest.approx(budget["parameters"], rel=0.05)
+    if "tokens" in budget:
+        assert plan.tokens == budget["tokens"]
+    near = 0.05 if "tokens" in budget else 1e-9
+    if "flops" in budget:
+        assert plan.flops == pytest.approx(budget["flops"], rel=near)
+    if "hours" in budget:
+        assert plan.seconds == pytest.approx(3600 * budget["hours"], rel=near)
+
+
+@pytest.mark.parametrize("law", PUBLISHED.values(), ids=PUBLISHED)
+def test_a_single_budget_is_split_as_the_law_says(law):
+    n, d = law.best_split(1e20)
+    plans = [
+        plan_training(law, H100, **given)
+        for given in ({"parameters": n}, {"tokens": d}, {"flops": 1e20})
+    ]
+    for plan in plans[:2]:
+        assert plan.n_parameters == pytest.approx(n, rel=0.05)
+        assert plan.tokens == pytest.approx(d, rel=1e-6)
+    assert plans[2].n_parameters == pytest.approx(n, rel=0.05)
+    # Attention is paid for with tokens.
+    assert 0.6 * d < plans[2].tokens < d
+
+
+def test_more_hours_buy_a_larger_model_and_a_lower_loss():
+    plans = [
+        plan_training(LAW, H100, n_devices=8, hours=2**power) for power in range(10)
+    ]
+    for little, much in itertools.pairwise(plans):
+        assert much.loss < little.loss
+        assert much.n_parameters > little.n_parameters
+        assert much.tokens > little.tokens
+
+
+def test_a_device_holds_its_batch_and_not_twice_as_much():
+    plan = plan_training(LAW, H100, n_devices=8, parameters=1e9)
+    spread = ("weights", "gradients", "optimizer")
+
+    def on_each_device(batch_size: int) -> dict[str, float]:
+        whole = training_bytes(plan.config, batch_size)
+        return {n: x / 8 if n in spread else x for n, x in whole.items()}
+
+    assert plan.memory == on_each_device(plan.batch_size)
+    free = 0.9 * H100.memory
+    assert (
+        sum(plan.memory.values())
+        <= free
+        < sum(on_each_device(2 * plan.batch_size).values())
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give hours, flops, parameters or tokens; one is enough"),
+        ({"hours": 1, "flops": 1e20}, "each fix the budget; give one of the three"),
+        ({"hours": 1, "parameters": 1e8, "tokens": 1e9}, "each fix the budget"),
+        ({"flops": 1e20, "parameters": 1e8, "tokens": 1e9}, "each fix the budget"),
+        ({"hours": 0}, "hours=0 cannot work: it must be above 0"),
+        ({"flops": -1.0}, r"flops=-1\.0 cannot work: it must be above 0"),
+        ({"parameters": math.nan}, "parameters=nan cannot work: it must be above 0"),
+        ({"tokens": 0}, "tokens=0 cannot work: it must be above 0"),
+        ({"hours": 1, "n_devices": 0}, "n_devices=0 cannot work"),
+        ({"hours": 1, "utilization": 0}, "utilization=0 cannot work"),
+        (
+            {"hours": 1, "utilization": 1.5},
+            r"utilization=1\.5 cannot work: it is at most 1",
+        ),
+        ({"hours": 1e-6}, "no model with 50304 tokens has .* parameters"),
+        (
+            {"parameters": 1e12},
+            r"\d+ GB for a single sequence do not fit 1 x H100 with 80 GB each; take more or",
+        ),
+    ],
+    ids=str,
+)
+def test_a_plan_that_cannot_be_made_says_why(given, message):
+    with pytest.raises(ValueError, match=message):
+        plan_training(LAW, H100, **given)
+
+
+def test_a_plan_may_follow_a_law_of_ones_own():
+    law = JointLaw(
+        1.0, 100.0, 0.3, 100.0, 0.3
+    )  # symmetric: as many tokens as parameters
+    plan = plan_training(law, H100, flops=1e19)
+    assert plan.law is law
+    assert plan.n_parameters == pytest.approx((1e19 / 6) ** 0.5, rel=0.05)
