@@ -837,7 +837,7 @@ def _show_plan(plan: scaling.Plan, split: str, law: str) -> None:
     _line(
         "Work",
         f"{_power(plan.flops)} operations",
-        f"6 N D are {_power(6 * n * d)}, the rest is attention; matrix products only",
+        f"6 N M are {_power(6 * n * d)}, the rest is attention; matrix products only",
     )
     _line(
         "Time",

@@ -1,11 +1,11 @@
 """Scaling laws: the loss of a model that has not been trained, from those that have.
 
-    L(N, D) = E + A / N^alpha + B / D^beta
+    loss(N, M) = E + A / N^alpha + B / M^beta
 
 E is the loss that no model goes below, the entropy of the text. The second term is what a model
-of N parameters lacks even with endless data, the third what D tokens leave unlearned even by an
-endless model. Training costs about C = 6 N D operations, and the cheapest way to a loss balances
-the two terms. Chapter 10.
+of N parameters lacks even with endless data, the third what M tokens leave unlearned even by an
+endless model. Training costs about C = 6 N M operations, and the cheapest way to a loss balances
+the two terms. The papers write D for M, which in this book is a width. Chapter 10.
 """
 
 import math
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class JointLaw:
-    """E + A / N^alpha + B / D^beta.
+    """E + A / N^alpha + B / M^beta, where A = N_0^alpha and B = M_0^beta in the chapter.
 
     Attributes:
         floor: E, in nats per token.
@@ -54,10 +54,10 @@ class JointLaw:
         return self.floor + by_size + by_data
 
     def best_split(self, flops: int | float) -> tuple[float, float]:
-        """N and D of the lowest loss that C = 6 N D operations can buy.
+        """N and M of the lowest loss that C = 6 N M operations can buy.
 
         Where the budget is best spent, a little more of either term's remedy saves equally much:
-        alpha A / N^alpha = beta B / D^beta.
+        alpha A / N^alpha = beta B / M^beta.
 
         Source: Hoffmann et al. (2022), equation 4.
         """
@@ -70,11 +70,11 @@ class JointLaw:
 
 @dataclass(frozen=True)
 class KaplanLaw:
-    """((N_c / N)^(alpha_N / alpha_D) + D_c / D)^alpha_D, without a floor.
+    """((N_c / N)^(alpha_N / alpha_M) + M_c / M)^alpha_M, without a floor.
 
     Attributes:
         parameter_scale, parameter_exponent: N_c and alpha_N. N leaves the embeddings out.
-        token_scale, token_exponent: D_c and alpha_D.
+        token_scale, token_exponent: M_c and alpha_M.
 
     Source: Kaplan et al. (2020), equation 1.5 and table 2.
     """
@@ -93,7 +93,7 @@ class KaplanLaw:
         return (by_size + self.token_scale / tokens) ** self.token_exponent
 
     def best_split(self, flops: int | float) -> tuple[float, float]:
-        """N and D for C = 6 N D operations, as that paper recommends.
+        """N and M for C = 6 N M operations, as that paper recommends.
 
         Not the minimum of `loss` under a budget, but the paper's own summary of its runs, which
         were not trained to the end of their schedules: N = 1.3e9 C^0.73 with C in days of 1e15
@@ -138,7 +138,7 @@ def fit(
     wins.
 
     Args:
-        parameters, tokens, losses: N, D and L of each run, in nats per token.
+        parameters, tokens, losses: N, M and loss of each run, in nats per token.
         floor: E where it is known; None fits it too.
         delta: where a residual begins to count as an outlier's.
         starts: each of log A, log B, log E, alpha and beta; by default a grid of 36.

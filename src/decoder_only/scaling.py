@@ -384,8 +384,13 @@ def shape_for(
     3.1), so it is chosen for round numbers.
 
     Raises:
-        ValueError: for fewer parameters than the smallest such model has.
+        ValueError: for fewer parameters than the smallest such model has, or for more than any
+            model on Earth.
     """
+    if not n_parameters < 1e16:
+        raise ValueError(
+            f"n_parameters={n_parameters:.3g} cannot work: it must be below 1e16"
+        )
 
     def config(d_model: int, n_layers: int) -> GPTConfig:
         return GPTConfig(
@@ -428,7 +433,7 @@ class Plan:
 
     Attributes:
         config: what to train.
-        tokens: D, on how much.
+        tokens: M, on how much.
         flops: C, operations that it takes.
         device, n_devices, utilization: where, and the share of the peak that is reckoned with.
         batch_size: sequences at a time on each device, which its memory holds.

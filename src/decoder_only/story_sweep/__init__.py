@@ -13,7 +13,7 @@ __all__ = ["load_runs"]
 
 
 def load_runs(experiment: str) -> np.ndarray:
-    """The runs of an experiment as a structured array: `runs["loss"]` is a column, in nats per token.
+    """The runs of an experiment, a structured array: `runs["loss"]` is a column, in nats per token.
 
     Args:
         experiment: "rates", "grid", "heldout", "transfer", "depth" or "tails".
