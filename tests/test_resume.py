@@ -234,6 +234,8 @@ def test_a_signal_saves_and_leaves_cleanly(tmp_path, whole, number):
 
 
 def test_a_second_signal_does_not_wait(tmp_path):
+    # A shell that starts the tests in the background lets them ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     run, model = begin(tmp_path / "run"), tiny()
 
     def send(module, inputs):
@@ -243,6 +245,7 @@ def test_a_second_signal_does_not_wait(tmp_path):
     model.register_forward_pre_hook(send)
     with pytest.raises(KeyboardInterrupt):
         go(run, model)
+    signal.signal(signal.SIGINT, before)
 
 
 def test_training_works_outside_the_main_thread(tmp_path, whole):

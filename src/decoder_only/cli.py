@@ -782,18 +782,15 @@ def _plan(options: Plan) -> None:
     is_day = not has_budget and not n_wished
     if is_day:
         budget["hours"] = 24.0
-    try:
-        plan = scaling.plan_training(
-            PUBLISHED[options.law],
-            device,
-            n_devices=options.count,
-            utilization=options.utilization,
-            context_length=options.context_length,
-            **budget,
-            **wished,
-        )
-    except OverflowError:
-        raise ValueError("numbers as large as these cannot be planned with") from None
+    plan = scaling.plan_training(
+        PUBLISHED[options.law],
+        device,
+        n_devices=options.count,
+        utilization=options.utilization,
+        context_length=options.context_length,
+        **budget,
+        **wished,
+    )
     if is_day:
         print("No budget was given, so this is what a day can do.\n")
     split = f"the split that {options.law} finds best"

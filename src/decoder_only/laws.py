@@ -160,13 +160,13 @@ def fit(
         raise ValueError("parameters, tokens and losses must all be finite and above 0")
     if floor is not None and not floor > 0:
         raise ValueError(f"floor={floor!r} cannot work: it must be above 0, or None")
-    log_n, log_d, log_loss = (np.log(values) for values in runs)
+    log_n, log_m, log_loss = (np.log(values) for values in runs)
     log_floor = None if floor is None else math.log(floor)
 
     def terms(x: ndarray) -> ndarray:
         """The logarithms of the law's three terms, one column for each run."""
         e = x[2] if log_floor is None else log_floor
-        by_size, by_data = x[0] - x[-2] * log_n, x[1] - x[-1] * log_d
+        by_size, by_data = x[0] - x[-2] * log_n, x[1] - x[-1] * log_m
         return np.stack([by_size, by_data, np.full_like(log_n, e)])
 
     def residuals(x: ndarray) -> ndarray:
@@ -175,7 +175,7 @@ def fit(
     def slopes(x: ndarray) -> ndarray:
         each = terms(x)
         shares = np.exp(each - np.logaddexp.reduce(each))
-        columns = [shares[0], shares[1], -shares[0] * log_n, -shares[1] * log_d]
+        columns = [shares[0], shares[1], -shares[0] * log_n, -shares[1] * log_m]
         if log_floor is None:
             columns.insert(2, shares[2])
         return np.stack(columns, axis=1)
@@ -192,7 +192,7 @@ def fit(
             best = found
     log_a, log_b, *rest, alpha, beta = best.x
     return JointLaw(
-        floor=math.exp(rest[0]) if log_floor is None else floor,
+        floor=math.exp(rest[0]) if log_floor is None else float(floor),
         parameter_factor=math.exp(log_a),
         parameter_exponent=float(alpha),
         token_factor=math.exp(log_b),

@@ -71,7 +71,8 @@ def visible_pairs(
         length: S, queries, which stand behind the past.
         past: keys before the first query.
         window: see `attention.attention_mask`.
-        causal: False counts all S (past + S), which a kernel that does not skip computes.
+        causal: False counts all S (past + S), whatever the window, which a kernel that does not
+            skip computes.
     """
     if not causal:
         return length * (past + length)
@@ -322,7 +323,10 @@ def training_work(
 def prefill_work(
     config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
 ) -> Work:
-    """Reading a prompt: all positions at once; the weights are read, keys and values written."""
+    """Reading a prompt: all positions at once; the weights are read, keys and values written.
+
+    Activations are not counted: kernels that fuse well keep them on the chip.
+    """
     flops = batch_size * sum(count_flops(config, length).values())
     cache = cache_bytes(config, batch_size, length, bytes_per_number=bytes_per_number)
     return Work(flops, _weight_bytes(config, bytes_per_number) + cache)
@@ -331,7 +335,7 @@ def prefill_work(
 def decoding_work(
     config: GPTConfig, batch_size: int, past: int, *, bytes_per_number: int = 2
 ) -> Work:
-    """Writing one token in each sequence: the weights and the cache are read for it."""
+    """Writing one token in each sequence: the weights and the cache of its past are read."""
     flops = batch_size * sum(count_flops(config, 1, past=past).values())
     cache = cache_bytes(config, batch_size, past, bytes_per_number=bytes_per_number)
     return Work(flops, _weight_bytes(config, bytes_per_number) + cache)
@@ -350,7 +354,8 @@ def widened(config: GPTConfig, d_model: int) -> GPTConfig:
     The number of heads stays and all widths grow together. Products of queries and keys are sums
     over K that agree once the model has learned, and no longer random signs: their factor falls
     as 1 / K, not as 1 / sqrt(K), from what it is at the width that one began with. A learning
-    rate found for `config` is then right for the wider model too.
+    rate found for `config` is then right for the wider model too, if `build_optimizers` is told
+    `config.width_ratio`.
 
     Raises:
         ValueError: if the heads' width would not be whole.
@@ -384,12 +389,11 @@ def shape_for(
     3.1), so it is chosen for round numbers.
 
     Raises:
-        ValueError: for fewer parameters than the smallest such model has, or for more than any
-            model on Earth.
+        ValueError: for fewer parameters than the smallest such model has, or for 1e16 or more.
     """
     if not n_parameters < 1e16:
         raise ValueError(
-            f"n_parameters={n_parameters:.3g} cannot work: it must be below 1e16"
+            f"a model of {n_parameters:.3g} parameters cannot be planned; stay below 1e16"
         )
 
     def config(d_model: int, n_layers: int) -> GPTConfig:
@@ -556,11 +560,11 @@ def _complete(
     low, high = 0.0, 40.0
     for _ in range(60):  # both grow with the budget; its logarithm's interval is halved
         middle = (low + high) / 2
-        n, d = law.best_split(10**middle)
-        too_small = n < parameters if tokens is None else d < tokens
+        n, m = law.best_split(10**middle)
+        too_small = n < parameters if tokens is None else m < tokens
         low, high = (middle, high) if too_small else (low, middle)
-    n, d = law.best_split(10**high)
-    return (parameters, d) if tokens is None else (n, tokens)
+    n, m = law.best_split(10**high)
+    return (parameters, m) if tokens is None else (n, tokens)
 
 
 def _training_flops_per_token(config: GPTConfig) -> float:
