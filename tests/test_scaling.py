@@ -276,9 +276,14 @@ def saved_bytes(
 
 
 # The loss itself keeps one number, the sum of its targets' weights.
+as_counted = pytest.mark.skipif(
+    not torch.__version__.startswith("2.13"),
+    reason="what autograd keeps differs between versions of PyTorch",
+)
 LEEWAY = 8
 
 
+@as_counted
 @every_format
 @every_variant
 def test_activations_are_what_autograd_saves(variant, number_format):
@@ -288,6 +293,7 @@ def test_activations_are_what_autograd_saves(variant, number_format):
     assert sum(expected.values()) == pytest.approx(found, rel=0, abs=LEEWAY)
 
 
+@as_counted
 @settings(max_examples=30)
 @given(
     shapes(norm_position="pre", context_length=64, head_dim=4),
@@ -301,6 +307,7 @@ def test_activations_of_every_batch_and_length(config, batch_size, length, name)
     assert sum(expected.values()) == pytest.approx(found, rel=0, abs=LEEWAY)
 
 
+@as_counted
 @every_format
 @every_variant
 def test_recomputing_keeps_inputs_and_one_block_at_a_time(variant, number_format):
