@@ -340,3 +340,14 @@ def test_importing_is_pure():
     )
     assert done.returncode == 0, done.stderr
     assert not done.stdout
+
+
+def test_every_file_of_data_is_installed_with_the_package():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = settings["tool"]["setuptools"]["package-data"]
+    for path in PACKAGE.rglob("*.*"):
+        if path.suffix in (".py", ".pyc"):
+            continue
+        package = ".".join(path.parent.relative_to(PACKAGE.parent).parts)
+        patterns = declared.get(package, [])
+        assert any(path.match(pattern) for pattern in patterns), path.name
