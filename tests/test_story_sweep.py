@@ -1,0 +1,59 @@
+"""The stored runs: whole, of one language, and what the law said before the last one was made."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decoder_only import GPTConfig, story_sweep
+from decoder_only.laws import fit
+from decoder_only.scaling import count_parameters
+from decoder_only.story_sweep import load_runs
+
+FOLDER = Path(story_sweep.__file__).parent
+EXPERIMENTS = ("depth", "grid", "heldout", "rates", "tails", "transfer")
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_run_is_above_its_floor_and_told_once(experiment):
+    runs = load_runs(experiment)
+    assert (runs["loss"] > runs["floor"]).all()
+    assert len(np.unique(runs[list(runs.dtype.names[:12])])) == len(runs)
+    about = json.loads((FOLDER / f"{experiment}.json").read_text(encoding="utf-8"))
+    assert about["runs"] == len(runs)
+    assert about["provenance"]["packages"]["torch"].startswith("2.13")
+
+
+def test_parameters_are_those_of_the_models():
+    for run in load_runs("grid"):
+        config = GPTConfig(
+            vocab_size=1024,
+            context_length=256,
+            d_model=int(run["d_model"]),
+            n_layers=int(run["n_layers"]),
+            n_heads=int(run["n_heads"]),
+            positions="rotary",
+            norm="rms",
+            qk_norm=True,
+            bias=False,
+        )
+        assert sum(count_parameters(config).values()) == run["parameters"]
+
+
+def test_the_prediction_is_what_the_law_says():
+    said = json.loads((FOLDER / "prediction.json").read_text(encoding="utf-8"))
+    runs = load_runs("grid")
+    runs = runs[runs["seed"] == 0]
+    (held,) = load_runs("heldout")
+    for name, floor in {"floor free": None, "floor fixed": runs["floor"][0]}.items():
+        law = fit(runs["parameters"], runs["tokens"], runs["loss"], floor=floor)
+        foretold = law.loss(held["parameters"], held["tokens"])
+        assert foretold == pytest.approx(said[name]["loss"], abs=6e-4)
+
+
+def test_an_experiment_that_was_not_made_is_named():
+    with pytest.raises(
+        ValueError, match="no runs of 'width'; choose one of depth, grid"
+    ):
+        load_runs("width")
