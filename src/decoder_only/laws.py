@@ -227,9 +227,10 @@ def bootstrap(
     runs = [np.asarray(values, dtype=float) for values in (parameters, tokens, losses)]
     whole = fit(*runs, floor=floor, delta=delta)
     e, a, alpha, b, beta = astuple(whole)
-    # From the fit to all runs it is not far to that of a sample.
-    near = [(math.log(a), math.log(b), math.log(max(e, 1e-6)), alpha, beta)]
-    near += [(math.log(a), math.log(b), math.log(max(e, 1e-6)) - 1.0, alpha, beta)]
+    # From the fit to all runs it is not far to that of a sample; but a floor that was found near
+    # zero has no slope to follow, so each search begins at a high one too.
+    floors = (max(e, 1e-6), 0.6 * runs[2].min())
+    near = [(math.log(a), math.log(b), math.log(low), alpha, beta) for low in floors]
     draws = np.random.default_rng(seed)
     laws = []
     for _ in range(n_samples):
