@@ -38,9 +38,10 @@ import torch
 import tyro
 from provenance import collect, write_results
 
-from decoder_only import GPT, GPTConfig, cli, hardware
+from decoder_only import GPT, GPTConfig, cli
 from decoder_only.data import story_corpora
-from decoder_only.monitor import flops_per_token
+from decoder_only.engine import hardware
+from decoder_only.engine.monitor import flops_per_token
 from decoder_only.optimization import build_optimizers
 from decoder_only.presets import PRESETS
 from decoder_only.scaling import decoding_work, training_bytes

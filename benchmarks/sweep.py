@@ -9,8 +9,8 @@
 
 Every run is one row of a table, `EXPERIMENT.csv`; runs that stand there are not made again, so
 that a sweep that was stopped goes on. The models are small enough for a CPU, one thread each, and
-their tables are part of the package (`src/decoder_only/story_sweep`), because chapter 10 reads
-them. `--size gpu` takes larger ones, of the same recipe, and writes to `results/sweep-gpu`.
+their tables are part of the package (`src/decoder_only/stored/story_sweep`), because chapter 10
+reads them. `--size gpu` takes larger ones, of the same recipe, and writes to `results/sweep-gpu`.
 """
 
 import csv
@@ -30,10 +30,10 @@ import torch
 import tyro
 from provenance import collect, write_results
 
-from decoder_only import story_sweep
+from decoder_only import stored
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, story_corpora
-from decoder_only.hardware import choose_device, describe
+from decoder_only.engine.hardware import choose_device, describe
 from decoder_only.model import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
@@ -281,7 +281,7 @@ def main(
     device = choose_device("cuda" if size == "gpu" else "cpu")
     folder = Path(__file__).parent / "results" / "sweep-gpu"
     if size == "cpu":
-        folder = Path(story_sweep.__file__).parent
+        folder = Path(stored.__file__).parent / "story_sweep"
     folder.mkdir(parents=True, exist_ok=True)
     wanted = []
     for experiment in experiments:

@@ -15,9 +15,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder_only import GPT, GPTConfig, checkpoint
-from decoder_only.checkpoint import append_log, create_run, load, save
-from decoder_only.files import write_atomically
+from decoder_only import GPT, GPTConfig
+from decoder_only.engine import checkpoint
+from decoder_only.engine.checkpoint import append_log, create_run, load, save
+from decoder_only.engine.files import write_atomically
 from decoder_only.tokenization import BytePairTokenizer
 
 FILES = ["config.json", "tokenizer.json", "weights.safetensors"]
@@ -165,7 +166,7 @@ def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved):
     program = textwrap.dedent(
         f"""
         import itertools, torch
-        from decoder_only import checkpoint
+        from decoder_only.engine import checkpoint
         run = {str(saved)!r}
         model = checkpoint.load(run).model
         print("ready", flush=True)

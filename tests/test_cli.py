@@ -17,10 +17,11 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 
-from decoder_only import checkpoint, cli, presets, scaling
+from decoder_only import cli, presets, scaling
 from decoder_only.cli import PRESETS, main
+from decoder_only.engine import checkpoint
+from decoder_only.engine.hardware import DEVICES
 from decoder_only.generation import write
-from decoder_only.hardware import DEVICES
 from decoder_only.laws import PUBLISHED
 from decoder_only.model import GPT, GPTConfig
 from decoder_only.stories import StoryLanguage

@@ -22,8 +22,8 @@ from test_resume import (
     tiny,
 )
 
-from decoder_only import checkpoint
-from decoder_only.distributed import (
+from decoder_only.engine import checkpoint
+from decoder_only.engine.distributed import (
     ALONE,
     Process,
     agreed,
@@ -49,7 +49,7 @@ SCRIPT = textwrap.dedent(
     torch.set_num_threads(1)
     from pathlib import Path
     from test_resume import HELD_OUT, SETTINGS, TEXT, Stop, stop_after, tiny
-    from decoder_only.distributed import joined
+    from decoder_only.engine.distributed import joined
     from decoder_only.training import TrainConfig, train
 
     run, strategy, n_steps = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 import torch
 
-from decoder_only import hardware
-from decoder_only.hardware import (
+from decoder_only.engine import hardware
+from decoder_only.engine.hardware import (
     DEVICES,
     autocast,
     choose_device,

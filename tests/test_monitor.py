@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.monitor import Evaluation, History, Monitor, flops_per_token
+from decoder_only.engine.monitor import Evaluation, History, Monitor, flops_per_token
 from decoder_only.presets import PRESETS
 
 

@@ -4,7 +4,6 @@ import ast
 import importlib
 import inspect
 import io
-import pkgutil
 import re
 import textwrap
 import tokenize
@@ -13,17 +12,17 @@ from html.parser import HTMLParser
 from types import FunctionType
 from typing import ClassVar
 
+import layout
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import decoder_only
-from decoder_only import notebook
-from decoder_only.notebook import show_source, show_table, show_tokens
+from decoder_only.show import notebook
+from decoder_only.show.notebook import show_source, show_table, show_tokens
 
-MODULES = [module.name for module in pkgutil.iter_modules(decoder_only.__path__)]
+MODULES = layout.modules()
 MODULES.remove("__main__")  # defines nothing
 every_module = pytest.mark.parametrize("module", MODULES)
 
@@ -106,16 +105,16 @@ def test_the_type_checked_package_is_shown_without_its_checks():
 def test_markdown_names_the_object_and_its_file():
     text = show_source(notebook.Table.__repr__, show_table)._repr_markdown_()
     assert text.startswith(
-        "`Table.__repr__`, from `src/decoder_only/notebook.py`\n\n```python\ndef "
+        "`Table.__repr__`, from `src/decoder_only/show/notebook.py`\n\n```python\ndef "
     )
-    assert "`show_table`, from `src/decoder_only/notebook.py`" in text
+    assert "`show_table`, from `src/decoder_only/show/notebook.py`" in text
     assert text.count("```") == 4
 
 
 def test_plain_text_names_them_too():
     text = repr(show_source(show_table))
     assert text.startswith(
-        "# show_table, from src/decoder_only/notebook.py\ndef show_table("
+        "# show_table, from src/decoder_only/show/notebook.py\ndef show_table("
     )
 
 
@@ -127,7 +126,7 @@ def test_a_fence_is_longer_than_any_in_the_source():
 
 
 def test_modules_and_properties_have_source():
-    module = importlib.import_module("decoder_only.notebook")
+    module = importlib.import_module("decoder_only.show.notebook")
     assert code_of(show_source(module)) == inspect.getsource(module)
     made = property(show_table)
     assert show_source(made) == show_source(show_table)

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.text import Text
 
-from decoder_only import notebook, plots
+from decoder_only.show import notebook, plots
 
 mpl.use("Agg")
 
@@ -180,8 +180,8 @@ def test_use_style_sets_the_defaults():
 
 def test_import_sets_nothing():
     code = (
-        "import matplotlib as m; a = dict(m.rcParams); import decoder_only.plots, "
-        "decoder_only.notebook; b = dict(m.rcParams); a.pop('backend'); b.pop('backend'); "
+        "import matplotlib as m; a = dict(m.rcParams); import decoder_only.show.plots, "
+        "decoder_only.show.notebook; b = dict(m.rcParams); a.pop('backend'); b.pop('backend'); "
         "assert a == b; import matplotlib.pyplot as p; assert not p.get_fignums()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

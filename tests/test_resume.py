@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoder_only import GPT, GPTConfig, checkpoint
-from decoder_only.checkpoint import (
+from decoder_only import GPT, GPTConfig
+from decoder_only.data import document_corpus, text_corpus
+from decoder_only.engine import checkpoint
+from decoder_only.engine.checkpoint import (
     cut_log,
     latest_state,
     locked,
     read_log,
     save_state,
 )
-from decoder_only.data import document_corpus, text_corpus
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 

@@ -18,10 +18,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from decoder_only import GPT, GPTConfig, multihead
 from decoder_only.attention import attend_explicitly, attention_mask
-from decoder_only.hardware import DEVICES, Device
+from decoder_only.engine.hardware import DEVICES, Device
+from decoder_only.engine.monitor import flops_per_token
 from decoder_only.laws import PUBLISHED, JointLaw
 from decoder_only.lm_head import next_token_loss
-from decoder_only.monitor import flops_per_token
 from decoder_only.optimization import build_optimizers
 from decoder_only.presets import PRESETS
 from decoder_only.scaling import (

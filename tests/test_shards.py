@@ -18,7 +18,6 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from decoder_only import shards
 from decoder_only.data import (
     END_OF_TEXT,
     evaluation_batches,
@@ -26,7 +25,13 @@ from decoder_only.data import (
     text_corpus,
     training_batch,
 )
-from decoder_only.shards import ShardedIds, huggingface_documents, open_shards, prepare
+from decoder_only.engine import shards
+from decoder_only.engine.shards import (
+    ShardedIds,
+    huggingface_documents,
+    open_shards,
+    prepare,
+)
 from decoder_only.tokenization import BytePairTokenizer
 
 SAMPLE = (
@@ -319,7 +324,7 @@ def test_without_the_package_datasets_the_extra_is_named(monkeypatch):
 STREAM_WITH_LITTLE_MEMORY = """
 import resource, sys
 from pathlib import Path
-from decoder_only import shards
+from decoder_only.engine import shards
 from decoder_only.tokenization import BytePairTokenizer
 
 shards._PIECE, shards._BATCH = 2**13, 2**16
@@ -364,8 +369,8 @@ def test_memory_does_not_grow_with_the_text(tmp_path, kind):
 DIE_AT_EVERY_STEP = """
 import io, os, signal, sys, warnings
 from pathlib import Path
-from decoder_only import shards
-from decoder_only.shards import open_shards, prepare
+from decoder_only.engine import shards
+from decoder_only.engine.shards import open_shards, prepare
 from decoder_only.tokenization import BytePairTokenizer
 
 shards._PIECE, shards._BATCH = 8, 60

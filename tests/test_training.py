@@ -10,10 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder_only import GPT, GPTConfig, checkpoint
+from decoder_only import GPT, GPTConfig
 from decoder_only.data import IGNORED, document_corpus, text_corpus
+from decoder_only.engine import checkpoint
+from decoder_only.engine.monitor import Evaluation
 from decoder_only.lm_head import next_token_loss
-from decoder_only.monitor import Evaluation
 from decoder_only.optimization import build_optimizers
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import (

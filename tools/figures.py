@@ -16,7 +16,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from decoder_only import plots
+from decoder_only.show import plots
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = ROOT / "benchmarks" / "results" / "stories-cpu.jsonl"

@@ -13,10 +13,16 @@ from shutil import copyfile
 
 import torch
 
-from decoder_only import checkpoint
-from decoder_only.story_model import load_story_model
+from decoder_only.engine import checkpoint
+from decoder_only.stored import load_story_model
 
-STORE = Path(__file__).resolve().parent.parent / "src" / "decoder_only" / "story_model"
+STORE = (
+    Path(__file__).resolve().parent.parent
+    / "src"
+    / "decoder_only"
+    / "stored"
+    / "story_model"
+)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
-from decoder_only import checkpoint, presets, scaling
+from decoder_only import presets, scaling
 from decoder_only.config import GPTConfig
 from decoder_only.data import (
     Corpus,
@@ -38,15 +38,16 @@ from decoder_only.data import (
     tiny_shakespeare,
     training_batch,
 )
-from decoder_only.distributed import Process, agreed, joined
+from decoder_only.engine import checkpoint
+from decoder_only.engine.distributed import Process, agreed, joined
+from decoder_only.engine.hardware import DEVICES, choose_device, describe, known_device
+from decoder_only.engine.monitor import History
+from decoder_only.engine.shards import huggingface_documents, open_shards, prepare
 from decoder_only.generation import write
-from decoder_only.hardware import DEVICES, choose_device, describe, known_device
 from decoder_only.laws import PUBLISHED
 from decoder_only.lm_head import bits_per_byte
 from decoder_only.model import GPT
-from decoder_only.monitor import History
-from decoder_only.plots import loss_curves
-from decoder_only.shards import huggingface_documents, open_shards, prepare
+from decoder_only.show.plots import loss_curves
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from decoder_only.distributed import spread_like, whole
+from decoder_only.engine.distributed import spread_like, whole
 
 __all__ = [
     "SCHEDULES",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from decoder_only.config import GPTConfig
-from decoder_only.hardware import Device
+from decoder_only.engine.hardware import Device
 from decoder_only.laws import JointLaw, KaplanLaw
 
 __all__ = [

@@ -20,12 +20,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoder_only import checkpoint, distributed, hardware
 from decoder_only.data import IGNORED, Corpus, evaluation_batches, training_batch
-from decoder_only.distributed import ALONE, Process, spread_like, whole
+from decoder_only.engine import checkpoint, distributed, hardware
+from decoder_only.engine.distributed import ALONE, Process, spread_like, whole
+from decoder_only.engine.monitor import Evaluation, History, Monitor, flops_per_token
 from decoder_only.lm_head import next_token_loss
 from decoder_only.model import GPT
-from decoder_only.monitor import Evaluation, History, Monitor, flops_per_token
 from decoder_only.optimization import SCHEDULES, build_optimizers, set_learning_rate
 
 __all__ = [

@@ -25,7 +25,7 @@ from typing import Any, SupportsIndex
 __all__ = ["Source", "Table", "Tokens", "show_source", "show_table", "show_tokens"]
 
 _PACKAGE = __name__.partition(".")[0]
-_PACKAGE_FOLDER = Path(__file__).resolve().parent
+_PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 
 
 # ------------------------------------------------------------------------------------------ source
@@ -139,7 +139,7 @@ def _without_docstrings(code: str) -> str:
 
 # ------------------------------------------------------------------------------------------ tokens
 
-# The palette of decoder_only.plots, without its black: backgrounds at a quarter of full strength
+# The palette of `show.plots`, without its black: backgrounds at a quarter of full strength
 # let the page's own text and background through, so that one HTML reads in light and dark.
 _TINTS = (
     "0,114,178",

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
-from decoder_only.files import write_atomically
+from decoder_only.engine.files import write_atomically
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 

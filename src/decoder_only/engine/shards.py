@@ -35,7 +35,7 @@ import numpy as np
 from tqdm import tqdm
 
 from decoder_only.data import END_OF_TEXT, Corpus
-from decoder_only.files import sha256_of_file, sync_folder, write_atomically
+from decoder_only.engine.files import sha256_of_file, sync_folder, write_atomically
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer, gpt2_tokenizer
 
 __all__ = ["Prepared", "ShardedIds", "huggingface_documents", "open_shards", "prepare"]

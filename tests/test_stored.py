@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder_only import GPTConfig, story_sweep
+from decoder_only import GPTConfig, stored
 from decoder_only.laws import fit
 from decoder_only.scaling import count_parameters
-from decoder_only.story_sweep import load_runs
+from decoder_only.stored import load_runs
 
-FOLDER = Path(story_sweep.__file__).parent
+FOLDER = Path(stored.__file__).parent / "story_sweep"
 EXPERIMENTS = ("depth", "grid", "heldout", "rates", "tails", "transfer")
 
 

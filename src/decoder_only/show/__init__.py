@@ -1,0 +1,1 @@
+"""What chapters call to show things: figures in one style, source, tables."""
