@@ -23,7 +23,6 @@ from decoder_only.show import notebook
 from decoder_only.show.notebook import show_source, show_table, show_tokens
 
 MODULES = layout.modules()
-MODULES.remove("__main__")  # defines nothing
 every_module = pytest.mark.parametrize("module", MODULES)
 
 
@@ -92,8 +91,8 @@ def test_without_docstrings_all_else_stays(module):
 
 
 def test_the_objects_of_a_module_are_found():
-    assert show_source.__wrapped__ in objects_of("notebook")
-    assert notebook.Table.__repr__.__wrapped__ in objects_of("notebook")
+    assert show_source.__wrapped__ in objects_of("show.notebook")
+    assert notebook.Table.__repr__.__wrapped__ in objects_of("show.notebook")
 
 
 def test_the_type_checked_package_is_shown_without_its_checks():

@@ -50,6 +50,7 @@ PENDING: dict[str, str] = {}
 AROUND = {
     "stories",
     "data",
+    "engine.checks",
     "engine.files",
     "engine.shards",
     "engine.distributed",
