@@ -38,8 +38,8 @@ def count_parameters(config: GPTConfig) -> dict[str, int]:
 
     Source: post P, which leaves the norms out; Kaplan et al. (2020), table 1.
     """
-    d, k, f = config.d_model, config.width_of_head, config.width_of_mlp
-    h, g = config.n_heads, config.n_kv_heads or config.n_heads
+    d, k, f = config.d_model, config.head_dim, config.d_mlp
+    h, g = config.n_heads, config.n_kv_heads
     bias = 1 if config.bias else 0
     attention = (h + 2 * g) * k * (d + bias) + d * (h * k + bias)
     n_up = 2 if config.activation == "swiglu" else 1  # a gate is as large as the way up
@@ -99,8 +99,8 @@ def count_flops(
 
     Source: Kaplan et al. (2020), table 1.
     """
-    d, k, f = config.d_model, config.width_of_head, config.width_of_mlp
-    h, g = config.n_heads, config.n_kv_heads or config.n_heads
+    d, k, f = config.d_model, config.head_dim, config.d_mlp
+    h, g = config.n_heads, config.n_kv_heads
     n_layers = config.n_layers
     n_pairs = sum(
         visible_pairs(length, past=past, window=window, causal=causal)
@@ -165,8 +165,8 @@ def activation_bytes(
             f"norm_position={config.norm_position!r}, dropout={config.dropout}"
         )
     b, full = _BYTES[number_format], 4
-    d, k, f = config.d_model, config.width_of_head, config.width_of_mlp
-    h, g = config.n_heads, config.n_kv_heads or config.n_heads
+    d, k, f = config.d_model, config.head_dim, config.d_mlp
+    h, g = config.n_heads, config.n_kv_heads
     # Per position: queries and what came of them, keys and values; the log of each row's sum.
     attention = (2 * h + 2 * g) * k * b + h * full
     if config.qk_norm:
@@ -273,8 +273,8 @@ def cache_bytes(
 
     A window does not shrink it: `cache.KeyValueCache` keeps every position.
     """
-    g = config.n_kv_heads or config.n_heads
-    numbers = 2 * config.n_layers * g * config.width_of_head * length * batch_size
+    g = config.n_kv_heads
+    numbers = 2 * config.n_layers * g * config.head_dim * length * batch_size
     return numbers * bytes_per_number
 
 
@@ -359,18 +359,19 @@ def widened(config: GPTConfig, d_model: int) -> GPTConfig:
     Source: Yang et al. (2022), definition 4.1 and table 8; notes N.
     """
     ratio = d_model / config.d_model
-    head_dim = config.width_of_head * ratio
+    head_dim = config.head_dim * ratio
     if head_dim != int(head_dim) or head_dim < 1:
         raise ValueError(
-            f"d_model={d_model} cannot work: heads of {config.width_of_head} at "
+            f"d_model={d_model} cannot work: heads of {config.head_dim} at "
             f"{config.d_model} would be {head_dim:.3g} wide; keep it whole"
         )
-    scale = config.attention_scale or 1 / math.sqrt(config.width_of_head)
+    scale = config.attention_scale or 1 / math.sqrt(config.head_dim)
+    given = config.to_dict()
     return replace(
         config,
         d_model=d_model,
-        head_dim=None if config.head_dim is None else int(head_dim),
-        d_mlp=None if config.d_mlp is None else round(config.d_mlp * ratio),
+        head_dim=None if given["head_dim"] is None else int(head_dim),
+        d_mlp=None if given["d_mlp"] is None else round(config.d_mlp * ratio),
         base_width=config.base_width or config.d_model,
         attention_scale=scale / ratio,
     )
