@@ -351,7 +351,9 @@ def language_of(data: Mapping[str, object]) -> StoryLanguage | None:
     """The language in which a run's stories are written; None for a run on text."""
     if data.get("kind") != "stories":
         return None
-    return StoryLanguage()
+    name = data.get("language", "full")
+    # The first version knew but one, and noted it by how it is made.
+    return StoryLanguage.named("full" if name.startswith("StoryLanguage(") else name)
 
 
 def build(recipe: Recipe, material: Material) -> GPT:

@@ -9,7 +9,7 @@ from typing import Annotated, TypedDict, get_args, get_type_hints
 
 import tyro
 
-__all__ = ["Device", "Flag", "option", "settings", "written"]
+__all__ = ["Device", "Flag", "explained", "option", "settings", "written"]
 
 
 def option(metavar: str, default: str | None = None, **settings: object) -> object:
@@ -24,7 +24,7 @@ Device = Annotated[str | None, option("NAME", "the best that is here")]
 _METAVARS = {int: "N", float: "X", str: "NAME", bool: ""}
 
 
-def settings(config: type, *, aliases: Mapping[str, str] | None = None) -> type:
+def settings(config: type, *, aliases: Mapping[str, str] | None = None) -> object:
     """An option for each field of a dataclass; what is not given is not in the result.
 
     Args:
@@ -34,7 +34,7 @@ def settings(config: type, *, aliases: Mapping[str, str] | None = None) -> type:
     Returns:
         A type of dictionaries, for the annotation of a parameter.
     """
-    said, types, aliases = _explained(config), get_type_hints(config), aliases or {}
+    said, types, aliases = explained(config), get_type_hints(config), aliases or {}
     found = {}
     for field in dataclasses.fields(config):
         kind = types[field.name]
@@ -51,7 +51,7 @@ def settings(config: type, *, aliases: Mapping[str, str] | None = None) -> type:
     return tyro.conf.OmitArgPrefixes[made]
 
 
-def _explained(config: type) -> dict[str, str]:
+def explained(config: object) -> dict[str, str]:
     """What the section `Args:` of a docstring says of each name."""
     block = inspect.getdoc(config).partition("Args:\n")[2].partition("\n\n")[0]
     found = {}

@@ -19,6 +19,7 @@ from decoder_only.engine.monitor import History
 from decoder_only.generation import write
 from decoder_only.lm_head import bits_per_byte
 from decoder_only.model import GPT
+from decoder_only.tokenization import BytePairTokenizer
 
 PROMPT = "Once there was a"
 """With which some stories of each named language begin."""
@@ -98,7 +99,7 @@ def train(
             )
         else:
             chosen = recipes.stored(resume, text=text, training=training)
-            tokenizer = checkpoint.read_tokenizer(resume)
+            tokenizer = BytePairTokenizer.load(resume / checkpoint.TOKENIZER)
         settings = loop.TrainConfig(**chosen.training)
         shown = process.is_first and not quiet
         material = recipes.gather(
@@ -137,11 +138,11 @@ def train(
         print(command("train", "--resume", run))
         return 130
     _report(history, material)
-    stories_of = recipes.language_of(chosen.data)
     if samples:
-        _show_some(checkpoint.load(run), stories_of, samples, settings.seed)
+        judge = recipes.language_of(chosen.data)
+        _show_some(checkpoint.load(run), judge, samples, settings.seed)
     print(f"\nThe run is in {run}. Let it write more:")
-    prompt = ("--prompt", PROMPT) if stories_of else ()
+    prompt = ("--prompt", PROMPT) if chosen.data["kind"] == "stories" else ()
     print(command("sample", "--run", run, *prompt))
     return 0
 
