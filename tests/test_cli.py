@@ -7,35 +7,28 @@ import io
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import entry_points
-from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace as Namespace
 from typing import get_args, get_type_hints
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from decoder_only import planning, presets, recipes, scaling
+from decoder_only import planning, presets, scaling
 from decoder_only.cli import COMMANDS, main, options
 from decoder_only.cli import words as words_
 from decoder_only.cli.plan import plan as plan_command
 from decoder_only.cli.train import PROMPT
-from decoder_only.cli.train import train as train_command
 from decoder_only.engine import checkpoint
 from decoder_only.engine.hardware import DEVICES
 from decoder_only.laws import PUBLISHED
 from decoder_only.model import GPT, GPTConfig
 from decoder_only.recipes import RECIPES
-from decoder_only.stories import StoryLanguage
-from decoder_only.stories.language import SIZES
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig
 
@@ -635,7 +628,7 @@ def test_another_run_is_not_overwritten_unless_asked(text, capfd):
         ),
         (
             ["--text", "fox.txt", "--vocab-size=257", "--context-length=9999"],
-            "shorter context",
+            "or --context-length 2843 at most",
         ),
     ],
 )

@@ -9,7 +9,7 @@ since. Chapter 8 describes them, the largest without storing a weight:
 
 from decoder_only.config import GPTConfig
 
-__all__ = ["MODERN", "PRESETS"]
+__all__ = ["PRESETS"]
 
 MODERN: dict[str, object] = {
     "positions": "rotary",

@@ -154,10 +154,15 @@ def chosen(
         n_validation = min(recipe.data["n_validation"], n_train)
         data = {"language": language or "full"}
         data |= {"n_train": n_train, "n_validation": n_validation}
+    settings = recipe.training | dict(training or {})
+    if "warmup_steps" not in (training or {}):  # a shorter run warms up for less long
+        settings["warmup_steps"] = min(
+            settings["warmup_steps"], settings["steps"] // 10
+        )
     return Recipe(
         data=recipe.data | data,
         model=recipe.model | dict(model or {}),
-        training=recipe.training | dict(training or {}),
+        training=settings,
     )
 
 
