@@ -132,8 +132,7 @@ def test_a_text_is_cut_in_two_where_a_character_begins(text, share):
     wanted, n_bytes = int(len(text.encode()) * share), len(text.encode())
     try:
         train, validation = split_text(text, share)
-    except ValueError as error:
-        assert "cannot be split" in str(error)
+    except ValueError:
         assert not 0 < wanted < n_bytes - 3  # a character has four bytes at most
     else:
         assert train + validation == text
