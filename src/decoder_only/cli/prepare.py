@@ -20,7 +20,6 @@ def prepare(
     out: Annotated[Path, option("DIR")],
     tokenizer: Annotated[str, option("gpt2|V|DIR", "4096")] = "4096",
     train_share: Annotated[float, option("SHARE", "0.9")] = 0.9,
-    column: Annotated[str, option("NAME", "text")] = "text",
     overwrite: Flag = False,
     quiet: Flag = False,
 ) -> None:
@@ -28,17 +27,16 @@ def prepare(
 
     Args:
         source: UTF-8 files; or one folder, whose .txt and .md files are taken; or `-` for
-            standard input; or `shakespeare`; or `hf:NAME`, a text dataset of the Hugging Face Hub.
+            standard input; or `shakespeare`.
         out: Folder for the tokens, new or empty.
         tokenizer: `gpt2`; or a vocabulary size, to be learned from the text; or a run's folder,
             for its own.
-        train_share: How much of the text is to train on; the rest is held out.
-        column: Where a row of a dataset keeps its text.
+        train_share: How much of each text is to train on; its end is held out.
         overwrite: Take the place of tokens that are in the folder already.
         quiet: Show no progress bar.
     """
     prepared = shards.prepare(
-        _source(source, column),
+        _source(source),
         out,
         tokenizer=_tokenizer(tokenizer),
         train_share=train_share,
@@ -53,15 +51,13 @@ def prepare(
     print(command("train", "--text", out))
 
 
-def _source(words: tuple[str, ...], column: str) -> object:
+def _source(words: tuple[str, ...]) -> object:
     if not words:
         raise ValueError("give the text: files, a folder, - or shakespeare")
     if words == ("-",):
         return sys.stdin.buffer
     if words == ("shakespeare",) and not Path("shakespeare").exists():
         return io.StringIO(tiny_shakespeare())
-    if len(words) == 1 and words[0].startswith("hf:"):
-        return shards.huggingface_documents(words[0][3:], column=column)
     paths = [Path(word) for word in words]
     return paths[0] if len(paths) == 1 else paths
 
