@@ -17,7 +17,9 @@ parameters are the options, and its docstring is their help. Chapter 9.
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
+
+from decoder_only import __version__
 
 __all__ = ["COMMANDS", "main"]
 
@@ -75,7 +77,7 @@ def _run(name: str, *words: str) -> int:
         print(f"\nFor instance:\n\n{examples}\n")
         print("`decoder-only COMMAND --help` explains its options.")
     elif name == "--version":
-        print(f"decoder-only {metadata.version('decoder-only')}")
+        print(f"decoder-only {__version__}")
     elif name not in COMMANDS:
         print(
             f"decoder-only: there is no command {name!r}; choose one of {', '.join(COMMANDS)}",

@@ -50,7 +50,7 @@ def info(name: Positional[Annotated[str, option("RUN|MODEL")]]) -> None:
     )
     training = details.get("training", {})
     line("Training", *_training_memory(config, training.get("optimizer", "adamw")))
-    if "data" in details:
+    if {"data", "training"} <= set(details):
         _show_run(Path(name), details, length, n)
 
 

@@ -1,13 +1,17 @@
 """The command `plan`."""
 
 import math
+import shlex
+import textwrap
 from typing import Annotated, Literal
 
-from decoder_only import planning
-from decoder_only.cli.options import option
+from decoder_only import planning, recipes, scaling
+from decoder_only.cli.options import option, written
 from decoder_only.cli.words import duration, line, power, shape, short
+from decoder_only.config import GPTConfig
 from decoder_only.engine.hardware import DEVICES, known_device
 from decoder_only.laws import PUBLISHED
+from decoder_only.training import TrainConfig
 
 
 def plan(
@@ -103,10 +107,13 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
         f"{short(d)}, {d / n:,.3g} for each parameter",
         f"{split}; sequences of {config.context_length:,}; no text twice",
     )
+    length = config.context_length
+    exact = 3 * sum(scaling.count_flops(config, length).values()) / length * d
     line(
         "Work",
-        f"{power(plan.flops)} operations",
-        f"6 N M are {power(6 * n * d)}, the rest is attention; matrix products only",
+        f"{power(plan.flops)} operations: 6 N + 12 L D S for each token",
+        f"as utilizations are counted; {power(exact)} if attention computes no more than each "
+        "position may see",
     )
     line(
         "Time",
@@ -115,14 +122,20 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
         f"assuming {plan.utilization:.0%} of the data sheet's {short(device.flops)} "
         "operations/s, the dense 16-bit peak",
     )
+    ways = {
+        "compiled": {"compiled": True},
+        "--recompute": {"recompute": True},
+        "--loss-slices 8": {"loss_slices": 8},
+    }
+    less = (f"{name} {short(plan.memory_if(**way), 'B')}" for name, way in ways.items())
     line(
         "Memory",
         f"{short(total, 'B')} of {short(room, 'B')} on each device, "
         f"sequences at a time: {plan.batch_size}",
         f"weights {part['weights']}, gradients {part['gradients']}, "
         f"AdamW {part['optimizer']}{spread}",
-        f"activations {part['activations']}, logits' gradient {part['loss']}: not "
-        "recomputed, not compiled",
+        f"activations {part['activations']}, gradients of the logits {part['loss']}, uncompiled",
+        f"less: {', '.join(less)}",
     )
     line(
         "Disk",
@@ -135,3 +148,20 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
         f"{plan.loss:.2f} nats per token",
         f"of {text} in its tokens: {law} was fitted to that, not yours",
     )
+    base = recipes.chosen(text="tokens")
+    built = GPTConfig(**base.model | {"vocab_size": config.vocab_size}).to_dict()
+    usual = TrainConfig(**base.training).to_dict()
+    settings = {k: v for k, v in config.to_dict().items() if v != built[k]}
+    settings |= {k: v for k, v in plan.training.items() if v != usual[k]}
+    start = ["decoder-only", "train"]
+    if n_devices > 1:
+        nodes = (
+            ["--nnodes", n_devices // 8] if n_devices % 8 == 0 < n_devices - 8 else []
+        )
+        each = 8 if nodes else n_devices
+        start = ["torchrun", *nodes, "--nproc-per-node", each, "-m", "decoder_only"]
+        start += ["train", "--strategy", "fsdp"]
+    words = [*start, "--text", "tokens", "--vocab-size", config.vocab_size]
+    print("\nTrain it on tokens that `decoder-only prepare --tokenizer gpt2` made:\n")
+    said = shlex.join(map(str, [*words, *written(settings)]))
+    print("  " + " \\\n    ".join(textwrap.wrap(said, 80, break_on_hyphens=False)))

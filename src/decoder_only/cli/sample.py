@@ -1,5 +1,6 @@
 """The command `sample`."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from decoder_only.cli.words import show
 from decoder_only.engine import checkpoint
 from decoder_only.engine.hardware import choose_device
 from decoder_only.generation import write
+from decoder_only.stories import Explanation
 
 
 def sample(
@@ -43,7 +45,7 @@ def sample(
         judge: Say of each story at which letter it leaves its language, and in the end how many
             do not.
         language: Which language judges.
-        raw: Print the texts and nothing else, as they are.
+        raw: Print the texts as they are, whatever they would do to a terminal.
     """
     saved = checkpoint.load(run, device=choose_device(device))
     data = saved.config.get("data", {})
@@ -64,10 +66,20 @@ def sample(
         generator=torch.Generator().manual_seed(seed),
         from_start=stories is not None,
     )
-    if raw:
-        print(*texts, sep="\n", end="")
-        return
-    show(texts, stories)
+    verdicts = [stories.explain(text) if stories else "" for text in texts]
+    for text, verdict in zip(texts, verdicts, strict=True):
+        if raw:
+            print(text)
+        else:
+            show(text, _in_short(verdict) if judge else verdict)
     if judge:
-        inside = sum(stories.explain(text).in_language for text in texts)
-        print(f"{inside} of {len(texts)} stories lie in the language")
+        inside = sum(verdict.in_language for verdict in verdicts)
+        print(f"{inside} of {count} stories lie in the language")
+
+
+def _in_short(said: Explanation) -> str:
+    if said.in_language:
+        return str(said)
+    wanted = json.dumps(said.expected[0][0][:40]) if said.expected else "the end"
+    found = json.dumps(said.found[:40]) if said.found else "the end"
+    return f"leaves the language at letter {said.at}: {found}, where {wanted} could be"

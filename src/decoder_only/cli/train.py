@@ -212,4 +212,5 @@ def _show_some(
             f"\nAt temperature 0.6 it wrote {count} texts, of which {n_stories} are stories "
             f"of the language. {'Some of them' if count > 4 else 'These'}:\n"
         )
-    show(texts[:4], language)
+    for text in texts[:4]:
+        show(text, language and language.explain(text))
