@@ -17,7 +17,7 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 
-from decoder_only import cli, presets, scaling
+from decoder_only import cli, planning, presets, scaling
 from decoder_only.cli import PRESETS, main
 from decoder_only.engine import checkpoint
 from decoder_only.engine.hardware import DEVICES
@@ -351,7 +351,7 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     device = DEVICES[{"a100-80gb": "A100 80GB"}.get(given.get("--gpu"), "H100")]
     device = DEVICES.get(given.get("--gpu"), device)
     n_devices, law = given.get("--count", 8), given.get("--law", "besiroglu2024")
-    plan = scaling.plan_training(
+    plan = planning.plan_training(
         PUBLISHED[law],
         device,
         n_devices=n_devices,

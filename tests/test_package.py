@@ -42,6 +42,7 @@ CHAPTERS = {
     "training": "training",
     "generation": "training",
     "laws": "scaling",
+    "planning": "scaling",
     "scaling": "scaling",
 }
 # Chapters that are not written yet. Once one is, its modules move up, and the test begins.

@@ -27,7 +27,7 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
-from decoder_only import presets, scaling
+from decoder_only import planning, presets, scaling
 from decoder_only.config import GPTConfig
 from decoder_only.data import (
     Corpus,
@@ -783,7 +783,7 @@ def _plan(options: Plan) -> None:
     is_day = not has_budget and not n_wished
     if is_day:
         budget["hours"] = 24.0
-    plan = scaling.plan_training(
+    plan = planning.plan_training(
         PUBLISHED[options.law],
         device,
         n_devices=options.count,
@@ -815,7 +815,7 @@ def _amount(option: str, word: str | None) -> float | None:
     return number
 
 
-def _show_plan(plan: scaling.Plan, split: str, law: str) -> None:
+def _show_plan(plan: planning.Plan, split: str, law: str) -> None:
     config, device, n_devices = plan.config, plan.device, plan.n_devices
     n, d = plan.n_parameters, plan.tokens
     part = {name: _short(size, "B") for name, size in plan.memory.items()}

@@ -22,6 +22,7 @@ from decoder_only.embeddings import (
     SinusoidalPositions,
     TokenEmbedding,
 )
+from decoder_only.engine.checks import require
 from decoder_only.lm_head import LMHead
 from decoder_only.mlp import MLP, SwiGLU
 from decoder_only.multihead import MultiHeadAttention
@@ -43,6 +44,11 @@ class GPT(nn.Module):
     def __init__(
         self, config: GPTConfig, *, generator: torch.Generator | None = None
     ) -> None:
+        # Refused before anything is made, so that no settings file can exhaust the machine.
+        require("n_layers", config.n_layers, lambda n: n <= 4096, "at most 4096")
+        is_meta = torch.get_default_device().type == "meta"
+        wanted = "at most 2^35 outside the meta device"
+        require("n_weights", config.n_weights, lambda n: is_meta or n <= 2**35, wanted)
         super().__init__()
         self.config = config
         sizes = {"vocab_size": config.vocab_size, "d_model": config.d_model}
@@ -185,7 +191,7 @@ def _block(config: GPTConfig, layer: int) -> Block:
     )
     widths = {
         "d_model": config.d_model,
-        "d_mlp": config.width_of_mlp,
+        "d_mlp": config.d_mlp,
         "bias": config.bias,
     }
     gated = config.activation == "swiglu"

@@ -138,11 +138,10 @@ def flops_per_token(model: nn.Module | GPTConfig) -> int:
     Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
     """
     config = getattr(model, "config", model)
-    k = config.head_dim or config.d_model // config.n_heads
-    width, n_kv_heads = config.n_heads * k, config.n_kv_heads or config.n_heads
-    attention = 2 * config.d_model * (width + n_kv_heads * k)
+    width = config.n_heads * config.head_dim
+    attention = 2 * config.d_model * (width + config.n_kv_heads * config.head_dim)
     n_maps = 3 if config.activation == "swiglu" else 2
-    mlp = n_maps * config.d_model * config.width_of_mlp
+    mlp = n_maps * config.d_model * config.d_mlp
     matrices = config.n_layers * (attention + mlp)
     matrices += config.vocab_size * config.d_model
     return 6 * matrices + 12 * config.n_layers * width * config.context_length
