@@ -230,11 +230,13 @@ class Muon(torch.optim.Optimizer):
         step = self._directions(ahead, matrices, group["n_iterations"])
         torch._foreach_mul_(step, rate * 0.2 * math.sqrt(max(matrices[0].shape)))
         shards = [local_tensor(matrix) for matrix in matrices]
-        torch._foreach_mul_(shards, 1 - rate * group["weight_decay"])
+        torch._foreach_add_(
+            step, torch._foreach_mul(shards, rate * group["weight_decay"])
+        )
         torch._foreach_sub_(shards, step)
 
     def _directions(
-        self, ahead: list[Tensor], matrices: list[Tensor], n_iterations: int
+        self, ahead: Sequence[Tensor], matrices: list[Tensor], n_iterations: int
     ) -> list[Tensor]:
         """Orthogonalize all, or this process's share of them, and gather those of the others."""
         settings = {"n_iterations": n_iterations}

@@ -24,8 +24,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoder_only.data import IGNORED, Corpus, evaluation_batches, training_batch
 from decoder_only import lm_head
+from decoder_only.data import IGNORED, Corpus, evaluation_batches, training_batch
 from decoder_only.engine import checkpoint, distributed, hardware
 from decoder_only.engine.checks import require
 from decoder_only.engine.distributed import ALONE, STRATEGIES, Process
@@ -537,15 +537,24 @@ class TrainingState:
             return
         self.step, tensors = saved.step, saved.tensors
         for name, x in self.model.state_dict().items():
-            x.copy_(distributed.distribute_like(x, tensors[f"model.{name}"].to(x.device)))
-        owners = {p: each.state for each in self.optimizers for g in each.param_groups for p in g["params"]}
+            x.copy_(
+                distributed.distribute_like(x, tensors[f"model.{name}"].to(x.device))
+            )
+        owners = {
+            p: each.state
+            for each in self.optimizers
+            for g in each.param_groups
+            for p in g["params"]
+        }
         for name, x in tensors.items():
             kind, _, rest = name.partition(".")
             owner, _, key = rest.rpartition(".")
             if kind == "optimizer":
                 p = self.model.get_parameter(owner)
                 x = x.to(p.device)
-                owners[p][p][key] = distributed.distribute_like(p, x) if x.shape == p.shape else x
+                owners[p][p][key] = (
+                    distributed.distribute_like(p, x) if x.shape == p.shape else x
+                )
         # One that was begun on another kind of device had no scale: a fresh one finds its size.
         if self.scale is not None and "scale.value" in tensors:
             self.scale.value = tensors["scale.value"].to(self.device)
@@ -694,18 +703,23 @@ def _locked(
     return contextlib.nullcontext(run) if is_ours else checkpoint.locked(run)
 
 
+# How a training is watched, and how it saves memory: results are the same, or within rounding.
+_MAY_CHANGE = {"evaluate_every", "save_every", "log_every", "compile"} | {
+    "recompute",
+    "accumulation",
+    "loss_slices",
+}
+
+
 def _origin(
     model: GPT,
     train_data: Corpus,
     validation_data: Corpus | None,
     config: TrainConfig,
 ) -> dict[str, dict[str, object]]:
-    """What must not change when a run goes on; how it is watched, and saves memory, may."""
-    training = config.to_dict()
-    for name in (
-        "evaluate_every save_every log_every compile recompute accumulation loss_slices"
-    ).split():
-        del training[name]
+    """What must not change when a run goes on."""
+    kept = config.to_dict()
+    training = {name: kept[name] for name in kept if name not in _MAY_CHANGE}
     data = {"train": train_data.fingerprint}
     if validation_data is not None:
         data["validation"] = validation_data.fingerprint

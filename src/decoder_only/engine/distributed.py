@@ -11,7 +11,7 @@ as what to call. Chapter 9.
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -103,7 +103,7 @@ def wrap(
     process: Process,
     strategy: str = "ddp",
     *,
-    blocks: Sequence[nn.Module] = (),
+    blocks: Iterable[nn.Module] = (),
 ) -> nn.Module:
     """What to call in place of a module, so that gradients are averaged over the processes.
 
@@ -121,9 +121,7 @@ def wrap(
     if process.n_ranks == 1:
         return module
     if strategy == "ddp":
-        return nn.parallel.DistributedDataParallel(
-            module, gradient_as_bucket_view=True
-        )
+        return nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True)
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from torch.distributed.tensor import distribute_tensor
@@ -215,7 +213,7 @@ def local_tensor(tensor: Tensor) -> Tensor:
 
 
 def as_shard_of(target: Tensor, x: Tensor) -> Tensor:
-    """This process's shard of a tensor that is sharded as the target is: what `local_tensor` undoes."""
+    """What `local_tensor` gave, as the sharded tensor that it came from."""
     if not _is_sharded(target):
         return x
     from torch.distributed.tensor import DTensor
