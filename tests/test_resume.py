@@ -372,7 +372,9 @@ def test_another_model_is_refused(whole):
 
 def test_other_data_are_refused(whole):
     other = text_corpus("quite another text. " * 20, TOKENIZER)
-    with pytest.raises(ValueError, match="was begun with other train data: fingerprint "):
+    with pytest.raises(
+        ValueError, match="was begun with other train data: fingerprint "
+    ):
         train(tiny(), other, HELD_OUT, TrainConfig(**SETTINGS), run=whole)
 
 

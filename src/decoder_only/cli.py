@@ -19,8 +19,9 @@ import math
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -39,10 +40,10 @@ from decoder_only.data import (
     training_batch,
 )
 from decoder_only.engine import checkpoint
-from decoder_only.engine.distributed import Process, agreed, joined
+from decoder_only.engine.distributed import Process, broadcast, process_group
 from decoder_only.engine.hardware import DEVICES, choose_device, describe, known_device
 from decoder_only.engine.monitor import History
-from decoder_only.engine.shards import huggingface_documents, open_shards, prepare
+from decoder_only.engine.shards import open_shards, prepare
 from decoder_only.generation import write
 from decoder_only.laws import PUBLISHED
 from decoder_only.lm_head import bits_per_byte
@@ -50,7 +51,7 @@ from decoder_only.model import GPT
 from decoder_only.show.plots import loss_curves
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import TrainConfig, train
+from decoder_only.training import TrainConfig, check_settings, train
 
 __all__ = ["PRESETS", "Info", "Plan", "Plot", "Prepare", "Sample", "Train", "main"]
 
@@ -274,15 +275,13 @@ class Prepare:
 
     source: tyro.conf.Positional[tuple[str, ...]]
     """UTF-8 files; or one folder, whose .txt and .md files are taken; or `-` for standard input; or
-    `shakespeare`; or `hf:NAME`, a text dataset of the Hugging Face Hub."""
+    `shakespeare`."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """Folder for the tokens, new or empty."""
     tokenizer: Annotated[str, _option("gpt2|V|DIR", "4096")] = "4096"
     """`gpt2`; or a vocabulary size, to be learned from the text; or a run's folder, for its own."""
     train_share: Annotated[float, _option("SHARE", "0.9")] = 0.9
-    """How much of the text is to train on; the rest is held out."""
-    column: Annotated[str, _option("NAME", "text")] = "text"
-    """Where a row of a dataset keeps its text."""
+    """How much of each text is to train on; its end is held out."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Take the place of tokens that are in the folder already."""
     quiet: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -395,8 +394,6 @@ def _source(options: Prepare) -> object:
         return sys.stdin.buffer
     if words == ("shakespeare",) and not Path("shakespeare").exists():
         return io.StringIO(tiny_shakespeare())
-    if len(words) == 1 and words[0].startswith("hf:"):
-        return huggingface_documents(words[0][3:], column=options.column)
     paths = [Path(word) for word in words]
     return paths[0] if len(paths) == 1 else paths
 
@@ -441,33 +438,36 @@ class _Material:
 
 def _train(options: Train) -> int:
     device = choose_device(options.device)
-    with joined(device.type) as process:
+    with process_group(device.type) as process, ExitStack() as stack:
         if device.type == "cuda" and process.n_ranks > 1:
             device = torch.device("cuda", process.local_rank)
         recipe = _resumed_recipe(options) if options.resume else _fresh_recipe(options)
         material = _material(recipe)
         model = _model(recipe, material)
         config = TrainConfig(**recipe.training)
+        chosen = {"strategy": options.strategy, "board": options.board}
+        check_settings(config, process=process, **chosen)
         run = options.resume
         if run is None:
-            first = process.is_first
-            new = _new_run(options, recipe, material, model, device) if first else None
-            run = agreed(new, process)
+            if process.is_first:
+                new = _new_run(options, recipe, material, model, device)
+                run = stack.enter_context(new)
+            folder = broadcast(run and run.folder, process)
+            run = run or folder
         if process.is_first:
-            _introduce(material, model, run, device, process)
+            _introduce(material, model, Path(run), device, process)
         history = train(
-            model.to(device),
+            model if options.strategy == "fsdp" else model.to(device),
             material.train,
             material.validation,
             config,
             run=run,
             process=process,
-            strategy=options.strategy,
             progress=not options.quiet,
-            board=options.board,
+            **chosen,
         )
         if process.is_first:
-            return _conclude(history, config, material, run, options.seed)
+            return _conclude(history, config, material, Path(run), options.seed)
     return 0
 
 
@@ -504,7 +504,10 @@ def _fresh_recipe(options: Train) -> _Recipe:
             )
     model = {**preset["model"], **_given(options.model)}
     data["vocab_size"] = model.pop("vocab_size", data["vocab_size"])
-    training = {**preset["training"], **_given(options.training), "seed": options.seed}
+    given = _given(options.training)
+    training = {**preset["training"], **given, "seed": options.seed}
+    if "warmup_steps" not in given and training["warmup_steps"] >= training["steps"]:
+        del training["warmup_steps"]  # the preset's is for a longer run
     return _Recipe(data=data, model=model, training=training)
 
 
@@ -619,15 +622,14 @@ def _new_run(
     material: _Material,
     model: GPT,
     device: torch.device,
-) -> Path:
+) -> AbstractContextManager[checkpoint.Run]:
     name = "stories" if options.text is None else options.text.stem
-    numbered = (Path("runs") / f"{name}-{number}" for number in count(1))
-    folder = options.out or next(path for path in numbered if not path.exists())
+    folder = options.out or checkpoint.new_folder("runs", name)
     fingerprints = {
         "train": material.train.fingerprint,
         "validation": material.validation.fingerprint,
     }
-    return checkpoint.create_run(
+    return checkpoint.new_run(
         folder,
         model_config=model.config,
         tokenizer=material.tokenizer,

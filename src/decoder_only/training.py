@@ -24,7 +24,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoder_only import lm_head
 from decoder_only.data import IGNORED, Corpus, evaluation_batches, training_batch
 from decoder_only.engine import checkpoint, distributed, hardware
 from decoder_only.engine.checks import require
@@ -36,7 +35,7 @@ from decoder_only.engine.monitor import (
     flops_per_token,
     summary_writer,
 )
-from decoder_only.lm_head import next_token_loss
+from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
 from decoder_only.model import GPT
 from decoder_only.optimization import SCHEDULES, build_optimizers, set_learning_rate
 
@@ -46,7 +45,6 @@ __all__ = [
     "TrainConfig",
     "TrainingState",
     "batch_loss",
-    "check_settings",
     "evaluate",
     "train",
     "train_step",
@@ -325,7 +323,7 @@ def batch_loss(
     """
     if n_slices == 1:
         return next_token_loss(model(inputs), targets, reduction="sum")
-    return lm_head.sliced_next_token_loss(
+    return sliced_next_token_loss(
         model.hidden(inputs),
         model.head_weight,
         targets,
@@ -580,8 +578,7 @@ def _initial_state(
     def function(model: GPT, inputs: Tensor, targets: Tensor) -> Tensor:
         return batch_loss(model, inputs, targets, n_slices=config.loss_slices)
 
-    if config.recompute:
-        model.recompute = True
+    model.recompute = config.recompute
     inner = _Loss(model, function)
     loss = distributed.wrap(inner, process, strategy, blocks=model.blocks)
     device = _device(model)

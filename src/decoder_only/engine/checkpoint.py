@@ -37,7 +37,7 @@ import torch
 from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
-from decoder_only.engine.files import write_atomically
+from decoder_only.engine.files import read_json, write_atomically
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -254,11 +254,10 @@ def read_config(folder: AnyPath) -> dict[str, object]:
     if not path.is_file():
         raise FileNotFoundError(nothing)
     try:
-        config = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
+        config = read_json(path)
+    except ValueError as error:
         raise ValueError(
-            f"{path} is damaged: it is not JSON; put a copy in its place, or delete {folder} and "
-            "train again"
+            f"{error}; put a copy in its place, or delete {folder} and train again"
         ) from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise FileNotFoundError(f"{nothing} ({path} is of another program)")

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from decoder_only.config import GPTConfig
 from decoder_only.lm_head import bits_per_byte
 
-__all__ = ["Evaluation", "History", "Monitor", "flops_per_token", "summary_writer"]
+__all__ = ["Evaluation", "History", "Monitor", "flops_per_token"]
 
 
 @dataclass(frozen=True)
