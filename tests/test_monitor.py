@@ -140,7 +140,7 @@ def test_the_bar_tells_the_share_of_the_machine(capfd):
 
 def test_a_board_without_tensorboard_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ImportError, match=r"pip install 'decoder-only\[tensorboard\]'"):
+    with pytest.raises(ImportError, match="pip install tensorboard"):
         begun(n_steps=1, board=tmp_path)
 
 

@@ -37,6 +37,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from tqdm import tqdm
 
 from decoder_only.engine import hardware
 from decoder_only.engine.checks import require
@@ -153,21 +154,21 @@ def document_corpus(
     Raises:
         ValueError: No documents, or a tokenizer without an end-of-text token.
     """
-    documents = list(documents)
-    if not documents:
+    bar, id_type = _end_of_text(tokenizer), _id_type(tokenizer)
+    parts, lengths, n_bytes = [], [], 0
+    documents = iter(documents)
+    # Some at a time: lists of ids take thirty times the memory of an array.
+    while some := list(islice(documents, 4096)):
+        for ids in tokenizer.encode_batch(some):
+            parts.append(np.array([bar, *ids], dtype=id_type))
+            lengths.append(len(ids) + 1)
+        n_bytes += sum(len(document.encode()) for document in some)
+    if not parts:
         raise ValueError("documents is empty; a corpus needs one document at least")
-    bar = _end_of_text(tokenizer)
-    encoded = tokenizer.encode_batch(documents)
-    lengths = np.array([len(ids) + 1 for ids in encoded])
-    ids = np.fromiter(
-        (token for document in encoded for token in (bar, *document)),
-        dtype=_id_type(tokenizer),
-        count=int(lengths.sum()),
-    )
     return Corpus(
-        ids=np.append(ids, ids.dtype.type(bar)),
+        ids=np.concatenate([*parts, np.array([bar], dtype=id_type)]),
         starts=np.concatenate([[0], np.cumsum(lengths)[:-1]]),
-        n_bytes=sum(len(document.encode()) for document in documents),
+        n_bytes=n_bytes,
         nats=nats,
     )
 
@@ -214,6 +215,7 @@ def story_corpora(
     n_train: int,
     n_validation: int,
     seed: int = 0,
+    progress: bool = False,
 ) -> tuple[Corpus, Corpus]:
     """Training and validation stories of a language, the latter with its exact score.
 
@@ -224,13 +226,20 @@ def story_corpora(
         n_validation: Number of validation stories.
         seed: Which training stories. The validation stories are always the same, so that all
             runs are measured on one set.
+        progress: show a bar on stderr.
     """
     validation = list(
         islice(language.stories(split="validation", seed=0), n_validation)
     )
     nats = -math.fsum(language.log_prob(story) for story in validation)
-    train = islice(language.stories(split="train", seed=seed), n_train)
-    return document_corpus(train, tokenizer), document_corpus(
+    train = tqdm(
+        islice(language.stories(split="train", seed=seed), n_train),
+        desc="Stories",
+        total=n_train,
+        disable=not progress,
+        leave=False,
+    )
+    return document_corpus(iter(train), tokenizer), document_corpus(
         validation, tokenizer, nats=nats
     )
 

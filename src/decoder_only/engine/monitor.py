@@ -330,7 +330,6 @@ def summary_writer() -> type:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ImportError(
-            "TensorBoard is not installed; pip install 'decoder-only[tensorboard]', or leave "
-            "the option out"
+            "TensorBoard is not installed; pip install tensorboard, or leave the option out"
         ) from error
     return SummaryWriter
