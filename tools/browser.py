@@ -23,7 +23,9 @@ def missing() -> str | None:
     try:
         import playwright  # noqa: F401
     except ImportError:
-        return "the Python package playwright is missing; it comes with requirements.txt"
+        return (
+            "the Python package playwright is missing; it comes with requirements.txt"
+        )
     if chromium() is None:
         return (
             "no Chromium found; on Debian or Ubuntu: apt-get install chromium "

@@ -2,11 +2,11 @@
 
 - One style sheet and one deferred script hold what the theme and the extensions bring as twenty
   files. Rules for classes that no page and no script names are left out (they are three quarters).
-- The theme's icons are 1.5 MB of script that must be read before anything is painted. The book needs
-  a dozen, drawn in its own style sheet.
+- The theme's icons are 1.5 MB of script that must be read before anything is painted. The book
+  needs a dozen, drawn in its own style sheet.
 - MathJax is loaded where a formula stands, and after the page.
 - The two fonts of the text come within the style sheet, so that no line moves when they arrive.
-- A picture carries its width and height, so that nothing moves when it comes, and comes when needed.
+- A picture carries its width and height, so that nothing moves when it comes; it comes when needed.
 """
 
 import json
@@ -31,11 +31,13 @@ LEFT_OUT = (
     "searchindex.js",
 )
 # Classes that scripts put together from parts, so that no text holds them whole.
-KEPT = re.compile(r"^(tooltip|bs-tooltip|dropdown|show|fade|collaps|modal|active|mjx|MJX)")
+KEPT = re.compile(
+    r"^(tooltip|bs-tooltip|dropdown|show|fade|collaps|modal|active|mjx|MJX)"
+)
 
 LINK = re.compile(r'[ \t]*<link\b[^>]*\brel="stylesheet"[^>]*>\s*')
 SCRIPT = re.compile(
-    r'[ \t]*<script\b(?P<attributes>[^>]*)>(?P<code>.*?)</script>\s*', re.DOTALL
+    r"[ \t]*<script\b(?P<attributes>[^>]*)>(?P<code>.*?)</script>\s*", re.DOTALL
 )
 ADDRESS = re.compile(r'\b(?:src|href)="([^"?#]*)')
 IMAGE = re.compile(r"<img\b[^>]*?\s*/?>")
@@ -69,12 +71,21 @@ class Finisher:
             if 'src="' in found["attributes"] and "mathjax/" not in found["attributes"]:
                 scripts += self.addresses([found["attributes"]], folder)
         bundled = [path for path in scripts if not path.endswith(LEFT_OUT)]
-        self.collect(STYLES, [path for path in styles if not path.endswith("togglebutton.css")])
+        self.collect(
+            STYLES, [path for path in styles if not path.endswith("togglebutton.css")]
+        )
         self.collect(SCRIPTS, bundled)
 
         formulas = 'class="math' in rest
-        head = SCRIPT.sub(lambda found: self.in_head(found, formulas), LINK.sub("", head))
-        head = re.sub(r"<!--.*?-->\s*|[ \t]*<link rel=\"preload\"[^>]*>\s*", "", head, flags=re.DOTALL)
+        head = SCRIPT.sub(
+            lambda found: self.in_head(found, formulas), LINK.sub("", head)
+        )
+        head = re.sub(
+            r"<!--.*?-->\s*|[ \t]*<link rel=\"preload\"[^>]*>\s*",
+            "",
+            head,
+            flags=re.DOTALL,
+        )
         # The viewport is named three times; the first is Sphinx's own.
         viewport = re.compile(r'\s*<meta name="viewport"[^>]*>')
         head = viewport.sub("", head).replace(
@@ -82,13 +93,22 @@ class Finisher:
             '<meta name="viewport" content="width=device-width, initial-scale=1" />\n    <title>',
             1,
         )
-        rest = SCRIPT.sub(lambda found: "" if 'src="' in found["attributes"] else found[0], rest)
+        rest = SCRIPT.sub(
+            lambda found: "" if 'src="' in found["attributes"] else found[0], rest
+        )
         rest = named(rest)
-        rest = re.sub(r'<table class="table".*?</table>', lambda t: table(t[0]), rest, flags=re.DOTALL)
+        rest = re.sub(
+            r'<table class="table".*?</table>',
+            lambda t: table(t[0]),
+            rest,
+            flags=re.DOTALL,
+        )
         rest = IMAGE.sub(lambda found: self.image(found[0], folder), rest)
         root = "../" * len(PurePosixPath(folder).parts)
         head = re.sub(r"\n\s*\n+", "\n", head)
-        return f"{head.rstrip()}\n{self.added(root, formulas, rest, context)}  {end}{rest}"
+        return (
+            f"{head.rstrip()}\n{self.added(root, formulas, rest, context)}  {end}{rest}"
+        )
 
     def added(self, root: str, formulas: bool, rest: str, context: dict) -> str:
         """What the head of a page loads, and what it says to those who link to it."""
@@ -110,7 +130,9 @@ class Finisher:
             '<meta property="og:type" content="article" />',
         ]
         if base := self.app.config.html_baseurl.rstrip("/"):
-            lines.append(f'<meta property="og:image" content="{base}/_images/card.png" />')
+            lines.append(
+                f'<meta property="og:image" content="{base}/_images/card.png" />'
+            )
         return "".join(f"  {line}\n" for line in lines)
 
     def in_head(self, found: re.Match, formulas: bool) -> str:
@@ -131,7 +153,9 @@ class Finisher:
         digest = sha256()
         for path in self.bundles[bundle]:
             digest.update(path.encode())
-            if (self.out / path).is_file():  # some extensions bring theirs at the very end
+            if (
+                self.out / path
+            ).is_file():  # some extensions bring theirs at the very end
                 digest.update((self.out / path).read_bytes())
         return digest.hexdigest()[:8]
 
@@ -147,13 +171,15 @@ class Finisher:
             sources = [s for s, n in self.app.builder.images.items() if n == name]
             places = [Path(self.app.srcdir, s) for s in sources]
             places.append(self.out / normpath(f"{folder}/{address[1]}"))
-            size = next((dimensions(place) for place in places if place.is_file()), None)
+            size = next(
+                (dimensions(place) for place in places if place.is_file()), None
+            )
         if size:
             tag += f' width="{size[0]}" height="{size[1]}"'
         return f"{tag} />"
 
     def sheet(self, path: str) -> str:
-        """The style sheet, and before it those that it imports, with addresses seen from _static."""
+        """The style sheet, after those that it imports, with addresses seen from _static."""
         text = (self.out / path).read_text(encoding="utf-8")
         folder = PurePosixPath(path).parent
         imported = re.findall(r"""@import\s+(?:url\()?["']([^"']+)["']\)?""", text)
@@ -170,7 +196,12 @@ class Finisher:
             self.bundles = json.loads(self.lists.read_text())
         static = self.out / "_static"
         script = ";\n".join(
-            re.sub(r"^//# sourceMappingURL=.*$", "", (self.out / path).read_text(), flags=re.MULTILINE)
+            re.sub(
+                r"^//# sourceMappingURL=.*$",
+                "",
+                (self.out / path).read_text(),
+                flags=re.MULTILINE,
+            )
             for path in self.bundles[SCRIPTS]
         )
         (static / SCRIPTS).write_text(script, encoding="utf-8")
@@ -197,7 +228,11 @@ def named(body: str) -> str:
         '<span class="search-button__kbd-shortcut">',
         '<span class="search-button__kbd-shortcut" aria-hidden="true">',
     )
-    body = re.sub(r'<th class="head([^"]*)">\s*(<p>\s*</p>)?\s*</th>', r'<td class="head\1"></td>', body)
+    body = re.sub(
+        r'<th class="head([^"]*)">\s*(<p>\s*</p>)?\s*</th>',
+        r'<td class="head\1"></td>',
+        body,
+    )
     body = re.sub(r"<th(\s[^>]*)?>\s*</th>", r"<td\1></td>", body)
     body = body.replace(
         '<div id="pst-primary-sidebar"',
@@ -210,7 +245,7 @@ def named(body: str) -> str:
         if found["exercise"]:
             number = found["exercise"]
             return found[0]
-        return f'{found["opening"]}Solution {number}</summary>'
+        return f"{found['opening']}Solution {number}</summary>"
 
     return re.sub(
         r'caption-number">Exercise (?P<exercise>[\d.]+)|'
@@ -221,7 +256,7 @@ def named(body: str) -> str:
 
 
 def table(html: str) -> str:
-    """A table with whole sentences in its cells can be stacked on a phone: each cell knows its column."""
+    """A table with sentences in its cells can be stacked on a phone: each cell knows its column."""
     soup = BeautifulSoup(html, "html.parser")
     head = soup.select("thead :is(th, td)")
     cells = soup.select("tbody td")
@@ -349,7 +384,9 @@ def applies(selector: str, words: set[str]) -> bool:
     previous = None
     while previous != selector:
         previous, selector = selector, re.sub(r"\([^()]*\)|\[[^\]]*\]", "", selector)
-    classes = [name.replace("\\", "") for name in re.findall(r"\.((?:[\w-]|\\.)+)", selector)]
+    classes = [
+        name.replace("\\", "") for name in re.findall(r"\.((?:[\w-]|\\.)+)", selector)
+    ]
     if any(re.match(r"fa([bsrl]|-|$)", name) for name in classes):
         return False
     return all(name in words or KEPT.match(name) for name in classes)

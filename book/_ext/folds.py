@@ -3,8 +3,8 @@
 - Solutions become ``<details>``: they fold without JavaScript, a search in the page opens them, and
   each has a name of its own.
 - A chapter's cell of imports is folded under "Set-up", so that the question comes first.
-- The call of ``show_source`` says nothing that its output does not say: only the output is shown, and
-  its label leads to the file.
+- The call of ``show_source`` says nothing that its output does not say: only the output is shown,
+  and its label leads to the file.
 - Printed prose may wrap; printed columns may not.
 """
 
@@ -55,7 +55,9 @@ def fold_solutions(doctree: nodes.document) -> None:
         box.remove(title)
         classes = [name for name in box["classes"] if name != "dropdown"]
         # An id with a slash cannot be named in a style sheet or a test.
-        replaced = folded(title.astext(), *box.children, classes=["admonition", *classes])
+        replaced = folded(
+            title.astext(), *box.children, classes=["admonition", *classes]
+        )
         replaced["ids"] = [name.replace("/", "-") for name in box["ids"]]
         box.parent.replace(box, replaced)
 
@@ -92,14 +94,15 @@ def is_set_up(cell: nodes.container) -> bool:
     )
 
 
-def is_call_of(cell: nodes.container, name: str) -> bool:
+def only_calls(cell: nodes.container, name: str) -> bool:
+    """Whether the cell does nothing but call one function, once or several times."""
     body = statements(cell)
-    return (
-        len(body) == 1
-        and isinstance(body[0], ast.Expr)
-        and isinstance(body[0].value, ast.Call)
-        and isinstance(body[0].value.func, ast.Name)
-        and body[0].value.func.id == name
+    return bool(body) and all(
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Call)
+        and isinstance(line.value.func, ast.Name)
+        and line.value.func.id == name
+        for line in body
     )
 
 
@@ -113,7 +116,10 @@ def fold_set_up(doctree: nodes.document) -> None:
 
 def show_sources(doctree: nodes.document, address: str | None) -> None:
     for cell in cells(doctree):
-        if not is_call_of(cell, "show_source") or part(cell, "cell_code_output") is None:
+        if (
+            not only_calls(cell, "show_source")
+            or part(cell, "cell_code_output") is None
+        ):
             continue
         cell.remove(part(cell, "cell_code_source"))
         cell["classes"].append("shown-source")
@@ -128,7 +134,9 @@ def wrap_prose(doctree: nodes.document) -> None:
     for block in doctree.findall(nodes.literal_block):
         if "stream" not in block.get("classes", ()):
             continue
-        columns = sum(bool(re.search(r"\S {2,}\S", line)) for line in block.astext().splitlines())
+        columns = sum(
+            bool(re.search(r"\S {2,}\S", line)) for line in block.astext().splitlines()
+        )
         if columns < 2:
             block["classes"].append("prose")
 
@@ -137,7 +145,10 @@ def transform(app, doctree: nodes.document, docname: str) -> None:
     if app.builder.format != "html":
         return
     theme = app.config.html_theme_options
-    url, branch = theme.get("repository_url", ""), theme.get("repository_branch") or "main"
+    url, branch = (
+        theme.get("repository_url", ""),
+        theme.get("repository_branch") or "main",
+    )
     known = url and "/OWNER/" not in url
     fold_solutions(doctree)
     fold_set_up(doctree)
