@@ -66,8 +66,8 @@ def written_out(
     config: GPTConfig, w: dict[str, torch.Tensor], ids: torch.Tensor
 ) -> torch.Tensor:
     """The whole model from its weights, with nothing of the package: formulas, head by head."""
-    length, k = ids.shape[1], config.width_of_head
-    group = config.n_heads // (config.n_kv_heads or config.n_heads)
+    length, k = ids.shape[1], config.head_dim
+    group = config.n_heads // (config.n_kv_heads)
     distance = torch.arange(length)[:, None] - torch.arange(length)
 
     def linear(x, name):
@@ -183,6 +183,21 @@ def test_outputs_for_a_prefix_do_not_depend_on_what_follows(settings):
         )
         other = torch.cat([ids[:, :n], (ids[:, n:] + 1) % V], dim=1)
         assert torch.equal(model(other)[:, :n], logits[:, :n])
+
+
+@every_variant
+def test_the_last_position_can_be_asked_for_alone(settings):
+    model, ids = build(**settings), random_ids()
+    torch.testing.assert_close(
+        model(ids, last_only=True), model(ids)[:, -1:], rtol=1e-13, atol=1e-13
+    )
+
+
+def test_the_head_reads_one_position_where_one_is_asked_for():
+    model, read = build(), []
+    model.head.register_forward_hook(lambda _, inputs, out: read.append(out.shape))
+    model(random_ids(), last_only=True)
+    assert read == [(B, 1, V)]
 
 
 @every_variant
@@ -441,7 +456,7 @@ def test_logits_shrink_by_the_ratio_of_widths(tied):
 def is_tied(model: GPT) -> bool:
     """The head reads whatever the embedding holds, and holds nothing itself."""
     probe = normal(1, 1, SIZES["d_model"], seed=4).to(model.embedding.weight)
-    read = model.head(probe)
+    read = model.head(probe, model.embedding.weight)
     return (
         not list(model.head.parameters())
         and "head.weight" not in model.state_dict()
@@ -644,6 +659,54 @@ def test_dropout_acts_on_embeddings_in_training_only():
     torch.testing.assert_close(dropped[kept], whole[kept] / 0.75)
 
 
+# ---------------------------------------------------------------------------------------- recompute
+
+
+@every_variant
+def test_recomputed_gradients_are_bit_for_bit_the_same(settings):
+    """Dropout too: the same components are dropped the second time."""
+    model, ids = build(dropout=0.2, **settings).train(), random_ids()
+    found = []
+    for recompute in (False, True):
+        model.recompute = recompute
+        torch.manual_seed(0)
+        loss = next_token_loss(model(ids[:, :-1]), ids[:, 1:])
+        found.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_recomputing_runs_blocks_twice_in_training_and_once_elsewhere():
+    model, ids, calls = build(), random_ids(), []
+    model.blocks[1].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
+    model.recompute = True
+    expected = [(False, 1), (True, 2)]
+    for training, n_calls in expected:
+        calls.clear()
+        model.train(training)(ids).sum().backward()
+        assert len(calls) == n_calls
+
+
+def kept_for_backward(model: GPT, ids: torch.Tensor) -> int:
+    kept = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = model.hidden(ids)
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    assert output.requires_grad
+    return sum(x.numel() for at, x in kept.items() if at not in weights)
+
+
+def test_recomputing_keeps_little_more_than_the_inputs_of_the_blocks():
+    model, ids = build(context_length=64, n_layers=6).train(), random_ids(4, 64)
+    whole = kept_for_backward(model, ids)
+    model.recompute = True
+    assert kept_for_backward(model, ids) < whole / 8
+
+
 # -------------------------------------------------------------------------------------- compilation
 
 # In a process of its own: run-time checks of annotations cannot be compiled.
@@ -749,47 +812,47 @@ def test_other_positions_go_past_the_context_length(positions):
     assert build(positions=positions)(ids).isfinite().all()
 
 
-NOT_POSITIVE = st.one_of(
+NOT_SIZES = st.one_of(
     st.integers(max_value=0),
-    st.floats(allow_nan=False),
+    st.integers(min_value=2**31),
+    st.floats(),
     st.booleans(),
     st.text(max_size=3),
     st.just([4]),
 )
+# What no field that is a number takes, whatever its range.
+NOT_NUMBERS = st.sampled_from(
+    [math.nan, math.inf, -math.inf, True, "1", [0.5], {}, 1j, b"1"]
+)
 WRONG = {
     **dict.fromkeys(
-        ("vocab_size", "context_length", "d_model", "n_layers", "n_heads"), NOT_POSITIVE
+        ("vocab_size", "context_length", "d_model", "n_layers", "n_heads"),
+        NOT_SIZES | st.none(),
     ),
-    **dict.fromkeys(("n_kv_heads", "head_dim", "d_mlp", "base_width"), NOT_POSITIVE),
+    **dict.fromkeys(("n_kv_heads", "head_dim", "d_mlp", "base_width"), NOT_SIZES),
     **dict.fromkeys(
         ("positions", "norm", "norm_position", "activation", "initialization"),
-        st.text(max_size=5) | st.none() | st.integers() | st.just(["learned"]),
+        st.text(max_size=3) | st.none() | st.integers() | st.just(["learned"]),
     ),
     **dict.fromkeys(
-        ("qk_norm", "bias", "tied"), st.none() | st.integers() | st.just("yes")
+        ("qk_norm", "bias", "tied"),
+        st.none() | st.integers() | st.just("yes") | st.just(1.0),
     ),
-    "dropout": st.floats(max_value=-1e-9)
-    | st.floats(min_value=1)
-    | st.just("a")
-    | st.just([0.5]),
-    "norm_eps": st.floats(max_value=0)
-    | st.none()
-    | st.just("1e-5")
-    | st.just(math.nan),
+    "dropout": st.floats(max_value=-1e-9) | st.floats(min_value=1) | NOT_NUMBERS,
+    "norm_eps": st.floats(max_value=0) | st.none() | NOT_NUMBERS,
     **dict.fromkeys(
-        ("soft_cap", "attention_scale"),
-        st.floats(max_value=0) | st.just("15") | st.just(math.nan),
+        ("soft_cap", "attention_scale"), st.floats(max_value=0) | NOT_NUMBERS
     ),
-    "position_base": st.floats(max_value=1)
-    | st.none()
-    | st.just("10000")
-    | st.just(math.nan),
+    "position_base": st.floats(max_value=1) | st.none() | NOT_NUMBERS,
     "windows": st.one_of(
         st.integers(),
         st.none(),
         st.text(max_size=3),
         st.just(()),
-        st.lists(st.integers(max_value=0) | st.floats() | st.booleans(), min_size=1),
+        st.lists(
+            st.integers(max_value=0) | st.floats() | st.booleans() | st.just(2**31),
+            min_size=1,
+        ),
     ),
 }
 
@@ -814,12 +877,15 @@ def test_every_field_is_refused_somewhere():
 def test_heads_must_divide_the_width_unless_their_own_is_given(d_model, n_heads):
     sizes = {**SIZES, "d_model": d_model, "n_heads": n_heads}
     if d_model % n_heads == 0:
-        assert GPTConfig(**sizes).width_of_head == d_model // n_heads
+        assert GPTConfig(**sizes).head_dim == d_model // n_heads
     else:
-        message = f"d_model={d_model} does not divide into n_heads={n_heads}.*or give head_dim"
+        message = (
+            f"^d_model={d_model} cannot work: it must be a multiple of "
+            f"n_heads={n_heads}, or head_dim must be given"
+        )
         with pytest.raises(ValueError, match=message):
             GPTConfig(**sizes)
-    assert GPTConfig(**sizes, head_dim=5).width_of_head == 5
+    assert GPTConfig(**sizes, head_dim=5).head_dim == 5
 
 
 @given(st.integers(1, 12), st.integers(1, 12))
@@ -828,7 +894,7 @@ def test_heads_of_keys_must_divide_heads_of_queries(n_heads, n_kv_heads):
     if n_heads % n_kv_heads == 0:
         GPTConfig(**sizes)
     else:
-        message = f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}"
+        message = f"n_kv_heads={n_kv_heads} cannot.* a divisor of n_heads={n_heads}"
         with pytest.raises(ValueError, match=message):
             GPTConfig(**sizes)
 
@@ -836,25 +902,60 @@ def test_heads_of_keys_must_divide_heads_of_queries(n_heads, n_kv_heads):
 @pytest.mark.parametrize(
     ("settings", "odd"),
     [
-        ({"positions": "rotary", "head_dim": 5}, 5),
-        ({"positions": "rotary", "d_model": 18, "head_dim": None}, 3),
-        ({"positions": "sinusoidal", "d_model": 11}, 11),
+        ({"positions": "rotary", "head_dim": 5}, "head_dim=5"),
+        ({"positions": "rotary", "d_model": 18, "head_dim": None}, "head_dim=3"),
+        ({"positions": "sinusoidal", "d_model": 11}, "d_model=11"),
     ],
     ids=str,
 )
 def test_pairs_need_even_numbers(settings, odd):
-    message = f"{settings['positions']}' turns dimensions in pairs, but there are {odd} of them"
+    message = f"{odd} cannot work: it must be even, since {settings['positions']}"
     with pytest.raises(ValueError, match=message):
         GPTConfig(**{**SIZES, "head_dim": 4, **settings})
 
 
-def test_config_is_frozen_hashable_and_derives_widths():
+def test_sizes_that_were_not_given_follow_the_others():
     config = GPTConfig(**{**SIZES, "d_model": 768, "n_heads": 12})
-    assert (config.width_of_head, config.width_of_mlp) == (64, 3072)
-    assert (
-        GPTConfig(**{**SIZES, "d_model": 768}, activation="swiglu").width_of_mlp == 2048
-    )
-    assert GPTConfig(**{**SIZES, "d_model": 768}, d_mlp=99).width_of_mlp == 99
+    assert (config.n_kv_heads, config.head_dim, config.d_mlp) == (12, 64, 3072)
+    wider = dataclasses.replace(config, d_model=1536, activation="swiglu", n_heads=6)
+    assert (wider.n_kv_heads, wider.head_dim, wider.d_mlp) == (6, 256, 4096)
+    given = GPTConfig(**config.to_dict() | {"d_mlp": 99, "head_dim": 64})
+    kept = dataclasses.replace(given, d_model=1536)
+    assert (kept.d_mlp, kept.head_dim) == (99, 64)
+    for made in (config, wider, given, kept, copy.deepcopy(wider)):
+        restored = GPTConfig(**json.loads(json.dumps(made.to_dict())))
+        assert restored == made == pickle.loads(pickle.dumps(made))
+        assert restored.to_dict() == made.to_dict()
+    assert config.to_dict()["head_dim"] is None
+
+
+@pytest.mark.parametrize("settings", [{}, *(v.values[0] for v in VARIANTS)])
+def test_weights_are_counted_before_they_exist(settings):
+    config = GPTConfig(**SIZES, head_dim=4, **settings)
+    matrices = [p.numel() for p in GPT(config).parameters() if p.ndim == 2]
+    assert config.n_weights == sum(matrices)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"n_layers": 10**9}, "n_layers=1000000000 cannot work: it must be at most"),
+        ({"d_model": 10**6, "n_heads": 1}, "n_weights=.*at most 2.35 outside the meta"),
+        ({"vocab_size": 2**31 - 1, "d_model": 2**20}, "n_weights=.*at most 2.35"),
+        ({"d_mlp": 2**31 - 1, "d_model": 1024}, "n_weights=.*at most 2.35"),
+    ],
+    ids=str,
+)
+def test_models_that_no_machine_could_hold_are_refused_at_once(sizes, message):
+    config = GPTConfig(**{**SIZES, "head_dim": 4, **sizes})
+    start = time.process_time()
+    with pytest.raises(ValueError, match=message):
+        GPT(config)
+    assert time.process_time() - start < 1
+
+
+def test_config_is_frozen_and_hashable():
+    config = GPTConfig(**{**SIZES, "d_model": 768, "n_heads": 12})
     assert hash(config) == hash(dataclasses.replace(config))
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.d_model = 5

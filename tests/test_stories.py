@@ -1,6 +1,7 @@
 """Stories: the probability of a text is exact, and everything that this rests on."""
 
 import importlib
+import json
 import math
 import re
 import sys
@@ -34,8 +35,11 @@ def without_type_checks(*names):
         sys.modules.update(checked)
 
 
-stories, grammar = without_type_checks("stories", "stories.grammar")
+stories, grammar, world = without_type_checks(
+    "stories", "stories.grammar", "stories.world"
+)
 StoryLanguage, split_of = stories.StoryLanguage, stories.split_of
+SIZES, ALL_TALES = stories.SIZES, world.ALL_TALES
 Grammar, Lexicon, Draw = grammar.Grammar, grammar.Lexicon, grammar.Draw
 Reader, Writer, leads, tell = (
     grammar.Reader,
@@ -61,7 +65,7 @@ def drawn(language):
 
 @pytest.mark.parametrize(
     ("seed", "n_characters", "exponent"),
-    [(0, 1024, 1.0), (1, 64, 0.0), (2, 64, 2.0), (-3, 3000, 0.7)],
+    [(0, 1024, 1.0), (1, 64, 0.0), (2, 64, 2.0), (-3, 3000, 0.7), (4, 24, 2.0)],
 )
 def test_reading_finds_the_probability_that_writing_recorded(
     seed, n_characters, exponent
@@ -107,7 +111,7 @@ def test_at_each_choice_no_alternative_begins_another_and_all_add_up_to_one(
         tell(language.grammar.rules["story"], Auditor(rng.random, times), {})
 
 
-@pytest.mark.parametrize("n_characters", [64, 1024, 6000])
+@pytest.mark.parametrize("n_characters", [24, 64, 1024, 6000])
 def test_no_word_of_a_lexicon_begins_another(n_characters):
     lexicons = StoryLanguage(n_characters=n_characters).grammar.lexicons
     forms = {"text", "Text", "a", "A", "some", "at", "scene", "sound"}
@@ -118,7 +122,9 @@ def test_no_word_of_a_lexicon_begins_another(n_characters):
                 assert not second.startswith(first), (name, form, first, second)
 
 
-def test_every_rule_is_told_in_some_story(language, monkeypatch):
+@pytest.mark.parametrize("size", SIZES)
+def test_every_rule_is_told_in_some_story(size, monkeypatch):
+    language = StoryLanguage.named(size)
     told, tell_rule = {"story"}, grammar.Rule.tell
 
     def noting(rule, teller, memory):
@@ -130,6 +136,119 @@ def test_every_rule_is_told_in_some_story(language, monkeypatch):
     for _ in range(2000):
         language.sample(rng)
     assert told == set(language.grammar.rules)
+
+
+# ------------------------------------------------------------------------------------ its sizes
+
+
+def rows_of_the_table():
+    """What the docstring of the language says of each size."""
+    lines = StoryLanguage.__doc__.splitlines()
+    rows = [
+        line.split() for line in lines if line.split()[:1] and line.split()[0] in SIZES
+    ]
+    return {name: [float(number) for number in numbers] for name, *numbers in rows}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_docstring_tells_what_a_size_holds(size):
+    language, row = StoryLanguage.named(size), rows_of_the_table()[size]
+    people, tales, facts, fact_bits, templates, per_byte, bits, n_bytes = row
+    assert (people, tales) == (language.n_characters, len(language.tales))
+    assert (facts, templates) == (language.n_facts, language.grammar.n_templates)
+    assert fact_bits == round(language.fact_bits)
+    entropy = language.entropy(n_stories=2000, seed=1)
+    assert abs(entropy.bits_per_byte - per_byte) < 4 * entropy.standard_error
+    assert entropy.standard_error < 0.001
+    assert entropy.nats_per_story / math.log(2) == pytest.approx(bits, rel=0.015)
+    assert entropy.bytes_per_story == pytest.approx(n_bytes, rel=0.015)
+
+
+@pytest.mark.parametrize("size", ["hamlet", "village"])
+def test_a_named_size_is_read_as_it_is_written(size):
+    language = getattr(StoryLanguage, size)(seed=3)
+    rng, times = Random(1), {}
+    for _ in range(300):
+        story = language.sample(rng)
+        assert language.log_prob(story.text) == story.log_prob
+    assert math.fsum(language.surprisal(story.text)) == pytest.approx(-story.log_prob)
+    assert not language.explain(story.text[:-1]).in_language
+    for _ in range(60):
+        tell(language.grammar.rules["story"], Auditor(rng.random, times), {})
+
+
+def test_some_of_the_tales_are_the_whole_language_given_that_one_of_them_is_told():
+    whole = StoryLanguage(n_characters=64)
+    part = StoryLanguage(n_characters=64, tales=["lost", "gift", "garden"])
+    more, seen = math.log(14 / 3), {True: 0, False: 0}
+    for text in islice(whole.stories(seed=1), 400):
+        inside = part.log_prob(text) > -math.inf
+        seen[inside] += 1
+        if inside:
+            gain = part.log_prob(text) - whole.log_prob(text)
+            assert gain == pytest.approx(more, abs=1e-9)
+        else:
+            assert 0 < part.explain(text).at < len(text)
+    assert seen[True] == pytest.approx(400 * 3 / 14, abs=4 * math.sqrt(400 * 33 / 196))
+    assert all(whole.log_prob(x) > -math.inf for x in islice(part.stories(), 100))
+
+
+@pytest.mark.parametrize("tale", ALL_TALES)
+def test_no_story_uses_up_a_lexicon(tale):
+    """Else a writer would look for ever: counted over the most crowded way through the tale."""
+    language = StoryLanguage(n_characters=24, tales=[tale])
+    name_of = {id(source): name for name, source in language.grammar.lexicons.items()}
+    # A person sets aside the friend, and what both of them like best.
+    by_people = {"people": 2, "foods": 2, "things": 2, "places": 2}
+
+    def most(nodes, name):
+        total = 0
+        for node in nodes:
+            if isinstance(node, grammar.Choice):
+                total += max(most(body, name) for body in node.bodies)
+            elif isinstance(node, grammar.Rule):
+                total += most(node.expand({}), name)
+            elif isinstance(node, Draw) and type(node.source) is Lexicon:
+                drawn = name_of[id(node.source)]
+                total += by_people.get(name, 0) if drawn == "people" else drawn == name
+        return total
+
+    for person in language.grammar.lexicons["people"].entries:
+        for name in by_people:
+            uses = [i for source, i in person["uses"] if name_of[id(source)] == name]
+            assert len(uses) <= by_people[name]
+    story = language.grammar.rules["story"]
+    for name, source in language.grammar.lexicons.items():
+        assert most(story, name) < len(source.entries), name
+
+
+def test_a_language_can_be_made_again_from_its_arguments():
+    for language in (
+        StoryLanguage(),
+        StoryLanguage.hamlet(seed=2),
+        StoryLanguage(n_characters=30, exponent=0, tales=("noise", "lost", "lost")),
+    ):
+        again = StoryLanguage(**json.loads(json.dumps(language.arguments)))
+        for other in (again, eval(repr(language), {"StoryLanguage": StoryLanguage})):
+            assert repr(other) == repr(language)
+            assert next(other.stories()) == next(language.stories())
+    assert language.tales == ("lost", "noise")
+    assert repr(StoryLanguage.named("full")) == (
+        "StoryLanguage(seed=0, n_characters=1024, exponent=1.0)"
+    )
+    assert StoryLanguage(tales=ALL_TALES).arguments == StoryLanguage().arguments
+
+
+def test_bits_of_facts_where_all_alternatives_are_alike():
+    """Then each fact takes the logarithm of the number of things that it might have been."""
+    words = importlib.import_module(f"{decoder_only.__name__}.stories.lexicon")
+    lists = (words.DWELLINGS, words.STREET_NAMES, words.STREETS, words.FEARS)
+    lists += (words.HOBBIES, words.HABITS, words.PET_NAMES, words.ANIMALS)
+    each = sum(math.log2(len(words)) for words in lists)
+    # A friend who is somebody else; a food, a thing and a place of 40; and the pet's sex.
+    each += math.log2(39) + 3 * math.log2(40) + 1
+    language = StoryLanguage(n_characters=40, exponent=0)
+    assert language.fact_bits == pytest.approx(40 * each)
 
 
 # -------------------------------------------------------------- a language small enough to list
@@ -439,17 +558,21 @@ def test_the_entropy_estimate_covers_the_floor_of_other_stories(language, drawn)
             "n_characters must be a whole number, got 'many'",
         ),
         (
-            {"n_characters": 3},
+            {"n_characters": 23},
             ValueError,
-            "n_characters must be from 64 to 16384, got 3",
+            "n_characters must be from 24 to 16384, got 23",
         ),
-        ({"n_characters": 10**6}, ValueError, "n_characters must be from 64 to 16384"),
+        ({"n_characters": 10**6}, ValueError, "n_characters must be from 24 to 16384"),
         ({"exponent": -1}, ValueError, "exponent must be a number from 0 to 2, got -1"),
         (
             {"exponent": math.nan},
             ValueError,
             "exponent must be a number from 0 to 2, got nan",
         ),
+        ({"tales": "lost"}, ValueError, "tales must be some of lost, .*, got 'lost'"),
+        ({"tales": 3}, ValueError, "tales must be some of lost, .*, got 3"),
+        ({"tales": ()}, ValueError, r"tales must be some of lost, .*, got \(\)"),
+        ({"tales": ["lost", "cat"]}, ValueError, r"garden, got \['lost', 'cat'\]"),
     ],
 )
 def test_sizes_that_no_world_can_have(options, error, message):
@@ -468,7 +591,9 @@ def test_other_bad_input(language):
         language.facts("Bob")
     with pytest.raises(ValueError, match="n_stories must be at least 2"):
         language.entropy(n_stories=1)
+    with pytest.raises(ValueError, match="'city'; there are hamlet, village, full"):
+        StoryLanguage.named("city")
     with pytest.raises(ValueError, match="brackets do not match"):
         Grammar("story:\n- [a|b", lexicons={})
-    with pytest.raises(ValueError, match=r"rules that are nowhere: \['end'\]"):
+    with pytest.raises(ValueError, match="a rule that is nowhere: 'end'"):
         Grammar("story:\n- Once. <end>", lexicons={})

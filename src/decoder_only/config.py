@@ -4,19 +4,62 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
+from decoder_only.engine.checks import require
 from decoder_only.mlp import ACTIVATIONS
 
 __all__ = ["GPTConfig"]
 
+
+class Derived(int):
+    """A size that was not given, but follows from the others."""
+
+
+def _size(x: object) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and 0 < x < 2**31
+
+
+def _above(x: object, bound: int) -> bool:
+    number = isinstance(x, int | float) and not isinstance(x, bool)
+    return number and bound < x < math.inf
+
+
+def _one_of(*choices: str | bool) -> Callable[[object], bool]:
+    # By type, too: 1 == True, and 1 is not what was asked for.
+    return lambda x: any(type(x) is type(each) and x == each for each in choices)
+
+
+SIZE = "a positive integer below 2^31"
+POSITIVE = "a finite number above 0"
 CHOICES = {
     "positions": ("learned", "sinusoidal", "rotary", "none"),
     "norm": ("layer", "rms"),
     "norm_position": ("pre", "post"),
     "activation": (*ACTIVATIONS, "swiglu"),
     "initialization": ("gpt2", "zero"),
+    **dict.fromkeys(("qk_norm", "bias", "tied"), (True, False)),
+}
+SIZES = ("vocab_size", "context_length", "d_model", "n_layers", "n_heads")
+RULES = {
+    **dict.fromkeys(SIZES, (_size, SIZE)),
+    **dict.fromkeys(
+        ("n_kv_heads", "head_dim", "d_mlp", "base_width"),
+        (lambda x: x is None or _size(x), f"{SIZE}, or None"),
+    ),
+    **{name: (_one_of(*given), f"one of {given}") for name, given in CHOICES.items()},
+    **dict.fromkeys(
+        ("soft_cap", "attention_scale"),
+        (lambda x: x is None or _above(x, 0), f"{POSITIVE}, or None"),
+    ),
+    "dropout": (lambda x: _above(x, -1) and 0 <= x < 1, "at least 0 and below 1"),
+    "position_base": (lambda x: _above(x, 1), "a finite number above 1"),
+    "norm_eps": (lambda x: _above(x, 0), POSITIVE),
+    "windows": (
+        lambda ws: type(ws) is tuple and ws and all(w is None or _size(w) for w in ws),
+        f"a tuple, each entry {SIZE}, or None",
+    ),
 }
 
 
@@ -32,7 +75,9 @@ class GPTConfig:
         n_heads: H, heads of queries in each block.
         n_kv_heads: G, heads of keys and values; H by default.
         head_dim: K; d_model / n_heads by default.
-        d_mlp: F; 4 D by default, and 8 D / 3 for "swiglu", rounded up to a multiple of 8.
+        d_mlp: F; 4 D by default, and 8 D / 3 for "swiglu", rounded up to a multiple of 8. These
+            three are whole numbers once the object exists; those that were not given follow the
+            other sizes, in `dataclasses.replace` too.
         positions: "learned", "sinusoidal", "rotary" or "none".
         position_base: base of the sinusoidal and rotary frequencies.
         norm: "layer" or "rms".
@@ -55,7 +100,8 @@ class GPTConfig:
             for the standard parametrization, as which a model of this very width behaves.
 
     Raises:
-        ValueError: for a value that cannot work, with the field, the value and what would.
+        ValueError: for a value that cannot work, with the field, the value and what would. Parts
+            of a model trust what has passed here.
     """
 
     vocab_size: int
@@ -85,94 +131,41 @@ class GPTConfig:
     def __post_init__(self) -> None:
         if isinstance(self.windows, list):  # as read from JSON
             object.__setattr__(self, "windows", tuple(self.windows))
-        for name in ("vocab_size", "context_length", "d_model", "n_layers", "n_heads"):
-            _require(name, getattr(self, name), _positive_int, "a positive integer")
-        for name in ("n_kv_heads", "head_dim", "d_mlp", "base_width"):
-            if getattr(self, name) is not None:
-                _require(
-                    name,
-                    getattr(self, name),
-                    _positive_int,
-                    "a positive integer or None",
-                )
-        for name, choices in CHOICES.items():
-            _require(
-                name, getattr(self, name), choices.__contains__, f"one of {choices}"
-            )
-        for name in ("qk_norm", "bias", "tied"):
-            _require(name, getattr(self, name), _flag, "True or False")
-        _require(
-            "dropout", self.dropout, lambda p: 0 <= p < 1, "at least 0 and below 1"
-        )
-        _require("position_base", self.position_base, lambda b: b > 1, "above 1")
-        _require("norm_eps", self.norm_eps, lambda e: e > 0, "above 0")
-        for name in ("soft_cap", "attention_scale"):
-            if getattr(self, name) is not None:
-                _require(name, getattr(self, name), lambda x: x > 0, "above 0, or None")
-        _require(
-            "windows",
-            self.windows,
-            lambda ws: (
-                _filled_tuple(ws) and all(w is None or _positive_int(w) for w in ws)
-            ),
-            "a tuple of positive integers or None, at least one",
-        )
-        if self.head_dim is None and self.d_model % self.n_heads:
-            raise ValueError(
-                f"d_model={self.d_model} does not divide into n_heads={self.n_heads} heads; "
-                "change one of them, or give head_dim"
-            )
-        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
-            raise ValueError(
-                f"n_kv_heads={self.n_kv_heads} must divide n_heads={self.n_heads}"
-            )
-        pairs = {"rotary": self.width_of_head, "sinusoidal": self.d_model}
-        if pairs.get(self.positions, 0) % 2:
-            raise ValueError(
-                f"positions={self.positions!r} turns dimensions in pairs, but there are "
-                f"{pairs[self.positions]} of them; make it even"
-            )
-
-    @property
-    def width_of_head(self) -> int:
-        """K, given or derived."""
-        return self.head_dim or self.d_model // self.n_heads
-
-    @property
-    def width_of_mlp(self) -> int:
-        """F, given or derived."""
-        if self.d_mlp is not None:
-            return self.d_mlp
-        if self.activation == "swiglu":
-            return 8 * math.ceil(self.d_model / 3)
-        return 4 * self.d_model
+        for name, (holds, wanted) in RULES.items():
+            require(name, getattr(self, name), holds, wanted)
+        gated = self.activation == "swiglu"
+        d_mlp = 8 * math.ceil(self.d_model / 3) if gated else 4 * self.d_model
+        head_dim = self.d_model // self.n_heads
+        usual = {"n_kv_heads": self.n_heads, "head_dim": head_dim, "d_mlp": d_mlp}
+        for name, size in usual.items():
+            given = getattr(self, name)
+            if given is None or isinstance(given, Derived):
+                object.__setattr__(self, name, Derived(size))
+        if isinstance(self.head_dim, Derived):
+            wanted = f"a multiple of n_heads={self.n_heads}, or head_dim must be given"
+            require("d_model", self.d_model, lambda d: d % self.n_heads == 0, wanted)
+        shares = f"a divisor of n_heads={self.n_heads}"
+        require("n_kv_heads", self.n_kv_heads, lambda g: self.n_heads % g == 0, shares)
+        turned = {"rotary": "head_dim", "sinusoidal": "d_model"}.get(self.positions)
+        if turned:
+            wanted = f"even, since {self.positions} positions turn dimensions in pairs"
+            require(turned, getattr(self, turned), lambda n: n % 2 == 0, wanted)
 
     @property
     def width_ratio(self) -> float:
         """D over the base width; 1 in the standard parametrization."""
         return 1.0 if self.base_width is None else self.d_model / self.base_width
 
+    @property
+    def n_weights(self) -> int:
+        """Entries of all tables and matrices, without the vectors."""
+        heads = 2 * (self.n_heads + self.n_kv_heads) * self.head_dim
+        hidden = (3 if self.activation == "swiglu" else 2) * self.d_mlp
+        rows = self.n_layers * (heads + hidden) + self.vocab_size * (2 - self.tied)
+        learned = self.positions == "learned"
+        return self.d_model * (rows + learned * self.context_length)
+
     def to_dict(self) -> dict[str, object]:
         """The fields as plain data, for JSON; `GPTConfig(**data)` restores them."""
-        return asdict(self)
-
-
-def _positive_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _filled_tuple(value: object) -> bool:
-    return isinstance(value, tuple) and len(value) > 0
-
-
-def _require(name: str, value: object, holds, wanted: str) -> None:
-    try:
-        fine = holds(value)
-    except TypeError:  # a value of another kind, such as a string where a number is due
-        fine = False
-    if not fine:
-        raise ValueError(f"{name}={value!r} cannot work: it must be {wanted}")
+        fields = asdict(self).items()
+        return {name: None if isinstance(x, Derived) else x for name, x in fields}

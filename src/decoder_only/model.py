@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from decoder_only.block import Block
 from decoder_only.cache import KeyValueCache
@@ -22,6 +23,7 @@ from decoder_only.embeddings import (
     SinusoidalPositions,
     TokenEmbedding,
 )
+from decoder_only.engine.checks import require
 from decoder_only.lm_head import LMHead
 from decoder_only.mlp import MLP, SwiGLU
 from decoder_only.multihead import MultiHeadAttention
@@ -37,12 +39,24 @@ class GPT(nn.Module):
         config: its shape.
         generator: source of the initial weights, a CPU generator; torch's global one by default.
 
+    Attributes:
+        recompute: whether training forgets what happened inside the blocks and computes it again
+            in the backward pass (activation checkpointing: Chen et al., 2016): the same gradients,
+            a third more work, and memory for one block's activations and every block's input.
+
     Source: Radford et al. (2019); Brown et al. (2020); variants as noted at each part.
     """
+
+    recompute: bool = False
 
     def __init__(
         self, config: GPTConfig, *, generator: torch.Generator | None = None
     ) -> None:
+        # Refused before anything is made, so that no settings file can exhaust the machine.
+        require("n_layers", config.n_layers, lambda n: n <= 4096, "at most 4096")
+        is_meta = torch.get_default_device().type == "meta"
+        wanted = "at most 2^35 outside the meta device"
+        require("n_weights", config.n_weights, lambda n: is_meta or n <= 2**35, wanted)
         super().__init__()
         self.config = config
         sizes = {"vocab_size": config.vocab_size, "d_model": config.d_model}
@@ -59,7 +73,7 @@ class GPT(nn.Module):
             self.final_norm = _norm(config) if pre_norm else nn.Identity()
             self.head = LMHead(
                 **sizes,
-                tied_to=self.embedding if config.tied else None,
+                tied=config.tied,
                 scale=1 / config.width_ratio,
                 soft_cap=config.soft_cap,
             )
@@ -69,19 +83,33 @@ class GPT(nn.Module):
         self,
         ids: Int[Tensor, "b s"],
         cache: Sequence[KeyValueCache] | None = None,
-    ) -> Float[Tensor, "b s v"]:
+        *,
+        last_only: bool = False,
+    ) -> Float[Tensor, "b _ v"]:
         """Logits of the next token at every position.
 
         Args:
             ids: tokens.
             cache: from `new_cache`; ids then go on where it ends, and it grows by them. For
                 generation: no gradient reaches what it holds.
+            last_only: ask the head for the last position only, which is all that generation reads;
+                the result is then of shape (b, 1, v).
 
         Raises:
             ValueError, TypeError, IndexError: for ids of another shape than (b, s), of another
                 dtype than int32 or int64, outside the vocabulary (on the CPU), or more than
                 learned positions can place.
         """
+        x = self.hidden(ids, cache)
+        table = self.embedding.weight if self.config.tied else None
+        return self.head(x[:, -1:] if last_only else x, table)
+
+    def hidden(
+        self,
+        ids: Int[Tensor, "b s"],
+        cache: Sequence[KeyValueCache] | None = None,
+    ) -> Float[Tensor, "b s d"]:
+        """What the head reads: the residual stream after the last norm. See `forward`."""
         if ids.ndim != 2:
             raise ValueError(
                 f"ids must have shape (batch, sequence), got {tuple(ids.shape)}; "
@@ -93,8 +121,16 @@ class GPT(nn.Module):
             x = self.positions(x, first=len(caches[0] or ()))
         x = self.dropout(x)
         for block, layer_cache in zip(self.blocks, caches, strict=True):
-            x = block(x, layer_cache)
-        return self.head(self.final_norm(x))
+            if self.recompute and self.training and cache is None:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x, layer_cache)
+        return self.final_norm(x)
+
+    @property
+    def head_weight(self) -> Float[Tensor, "v d"]:
+        """The matrix that the head reads, the token embedding's if they are tied."""
+        return self.embedding.weight if self.config.tied else self.head.weight
 
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None
@@ -185,7 +221,7 @@ def _block(config: GPTConfig, layer: int) -> Block:
     )
     widths = {
         "d_model": config.d_model,
-        "d_mlp": config.width_of_mlp,
+        "d_mlp": config.d_mlp,
         "bias": config.bias,
     }
     gated = config.activation == "swiglu"

@@ -9,24 +9,19 @@ Nothing here builds a model. The test-suite does, and compares. Chapter 10.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from decoder_only.config import GPTConfig
 from decoder_only.engine.hardware import Device
-from decoder_only.laws import JointLaw, KaplanLaw
 
 __all__ = [
-    "Plan",
     "Work",
     "activation_bytes",
     "cache_bytes",
     "count_flops",
     "count_parameters",
     "decoding_work",
-    "plan_training",
     "prefill_work",
-    "shape_for",
     "training_bytes",
     "training_work",
     "visible_pairs",
@@ -43,8 +38,8 @@ def count_parameters(config: GPTConfig) -> dict[str, int]:
 
     Source: post P, which leaves the norms out; Kaplan et al. (2020), table 1.
     """
-    d, k, f = config.d_model, config.width_of_head, config.width_of_mlp
-    h, g = config.n_heads, config.n_kv_heads or config.n_heads
+    d, k, f = config.d_model, config.head_dim, config.d_mlp
+    h, g = config.n_heads, config.n_kv_heads
     bias = 1 if config.bias else 0
     attention = (h + 2 * g) * k * (d + bias) + d * (h * k + bias)
     n_up = 2 if config.activation == "swiglu" else 1  # a gate is as large as the way up
@@ -104,8 +99,8 @@ def count_flops(
 
     Source: Kaplan et al. (2020), table 1.
     """
-    d, k, f = config.d_model, config.width_of_head, config.width_of_mlp
-    h, g = config.n_heads, config.n_kv_heads or config.n_heads
+    d, k, f = config.d_model, config.head_dim, config.d_mlp
+    h, g = config.n_heads, config.n_kv_heads
     n_layers = config.n_layers
     n_pairs = sum(
         visible_pairs(length, past=past, window=window, causal=causal)
@@ -170,8 +165,8 @@ def activation_bytes(
             f"norm_position={config.norm_position!r}, dropout={config.dropout}"
         )
     b, full = _BYTES[number_format], 4
-    d, k, f = config.d_model, config.width_of_head, config.width_of_mlp
-    h, g = config.n_heads, config.n_kv_heads or config.n_heads
+    d, k, f = config.d_model, config.head_dim, config.d_mlp
+    h, g = config.n_heads, config.n_kv_heads
     # Per position: queries and what came of them, keys and values; the log of each row's sum.
     attention = (2 * h + 2 * g) * k * b + h * full
     if config.qk_norm:
@@ -278,8 +273,8 @@ def cache_bytes(
 
     A window does not shrink it: `cache.KeyValueCache` keeps every position.
     """
-    g = config.n_kv_heads or config.n_heads
-    numbers = 2 * config.n_layers * g * config.width_of_head * length * batch_size
+    g = config.n_kv_heads
+    numbers = 2 * config.n_layers * g * config.head_dim * length * batch_size
     return numbers * bytes_per_number
 
 
@@ -364,241 +359,19 @@ def widened(config: GPTConfig, d_model: int) -> GPTConfig:
     Source: Yang et al. (2022), definition 4.1 and table 8; notes N.
     """
     ratio = d_model / config.d_model
-    head_dim = config.width_of_head * ratio
+    head_dim = config.head_dim * ratio
     if head_dim != int(head_dim) or head_dim < 1:
         raise ValueError(
-            f"d_model={d_model} cannot work: heads of {config.width_of_head} at "
+            f"d_model={d_model} cannot work: heads of {config.head_dim} at "
             f"{config.d_model} would be {head_dim:.3g} wide; keep it whole"
         )
-    scale = config.attention_scale or 1 / math.sqrt(config.width_of_head)
+    scale = config.attention_scale or 1 / math.sqrt(config.head_dim)
+    given = config.to_dict()
     return replace(
         config,
         d_model=d_model,
-        head_dim=None if config.head_dim is None else int(head_dim),
-        d_mlp=None if config.d_mlp is None else round(config.d_mlp * ratio),
+        head_dim=None if given["head_dim"] is None else int(head_dim),
+        d_mlp=None if given["d_mlp"] is None else round(config.d_mlp * ratio),
         base_width=config.base_width or config.d_model,
         attention_scale=scale / ratio,
     )
-
-
-def shape_for(
-    n_parameters: int | float, *, vocab_size: int = 50_304, context_length: int = 2048
-) -> GPTConfig:
-    """A model of about so many parameters: heads of 64, D / L near 64, today's parts.
-
-    Loss depends weakly on the shape within a factor of two or so (Kaplan et al., 2020, section
-    3.1), so it is chosen for round numbers.
-
-    Raises:
-        ValueError: for fewer parameters than the smallest such model has, or for 1e16 or more.
-    """
-    if not n_parameters < 1e16:
-        raise ValueError(
-            f"a model of {n_parameters:.3g} parameters cannot be planned; stay below 1e16"
-        )
-
-    def config(d_model: int, n_layers: int) -> GPTConfig:
-        return GPTConfig(
-            vocab_size=vocab_size,
-            context_length=context_length,
-            d_model=d_model,
-            n_layers=n_layers,
-            n_heads=d_model // 64,
-            positions="rotary",
-            norm="rms",
-            activation="squared_relu",
-            qk_norm=True,
-            bias=False,
-            initialization="zero",
-        )
-
-    best = None
-    for d_model in range(64, 64 * 1024, 64):
-        rest = n_parameters - vocab_size * d_model
-        n_layers = round(rest / (12 * d_model**2))
-        if rest <= 0 or n_layers < 1:
-            break
-        found = config(d_model, n_layers)
-        miss = sum(count_parameters(found).values()) / n_parameters
-        ugliness = abs(math.log(d_model / n_layers / 64)) + 4 * abs(math.log(miss))
-        if best is None or ugliness < best[0]:
-            best = ugliness, found
-    if best is None:
-        smallest = sum(count_parameters(config(64, 1)).values())
-        raise ValueError(
-            f"no model with {vocab_size} tokens has {n_parameters:.3g} parameters; the smallest "
-            f"has {smallest:,}; ask for more, or take a smaller vocabulary"
-        )
-    return best[1]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A training run on paper.
-
-    Attributes:
-        config: what to train.
-        tokens: M, on how much.
-        flops: C, operations that it takes.
-        device, n_devices, utilization: where, and the share of the peak that is reckoned with.
-        batch_size: sequences at a time on each device, which its memory holds.
-        memory: bytes on each device, by what takes them; weights, gradients and optimizer are
-            spread over the devices.
-        law: which foretells the loss.
-    """
-
-    config: GPTConfig
-    tokens: int | float
-    flops: int | float
-    device: Device
-    n_devices: int
-    utilization: int | float
-    batch_size: int
-    memory: Mapping[str, int | float]
-    law: JointLaw | KaplanLaw
-
-    @property
-    def n_parameters(self) -> int:
-        """N, all of them."""
-        return sum(count_parameters(self.config).values())
-
-    @property
-    def seconds(self) -> float:
-        """How long, at the utilization."""
-        return self.flops / (self.n_devices * self.device.flops * self.utilization)
-
-    @property
-    def loss(self) -> float:
-        """What the law foretells, in nats per token of the text that it was fitted to."""
-        return self.law.loss(self.n_parameters, self.tokens)
-
-    @property
-    def weight_bytes(self) -> int:
-        """Of the weights on a disk, in float32, as this package writes them."""
-        return 4 * self.n_parameters
-
-    @property
-    def state_bytes(self) -> int:
-        """Of a saved state: weights and AdamW's two means."""
-        return 12 * self.n_parameters
-
-
-def plan_training(
-    law: JointLaw | KaplanLaw,
-    device: Device,
-    *,
-    n_devices: int = 1,
-    hours: int | float | None = None,
-    flops: int | float | None = None,
-    parameters: int | float | None = None,
-    tokens: int | float | None = None,
-    utilization: int | float = 0.4,
-    vocab_size: int = 50_304,
-    context_length: int = 2048,
-) -> Plan:
-    """What to train with what there is.
-
-    Give the budget as hours or as flops, and the law splits it; or fix parameters or tokens, and
-    the budget gives the other; or fix both, and they give the budget. Parameters alone take the
-    tokens that the law calls best for them. Shapes come in steps, and attention costs more than
-    6 N a token: with the tokens fixed the budget is met within some per cent, else exactly.
-
-    Kaplan's N leaves the embeddings out. Here it is taken for all parameters, which differ by
-    less than a tenth from a billion on.
-
-    Raises:
-        ValueError: for a number that is not above 0, for two budgets, or for too much or too
-            little of what decides; or if not even one sequence fits the device.
-    """
-    given = {"hours": hours, "flops": flops, "parameters": parameters, "tokens": tokens}
-    given |= {"n_devices": n_devices, "utilization": utilization}
-    for name, value in given.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"{name}={value!r} cannot work: it must be above 0")
-    if utilization > 1:
-        raise ValueError(f"utilization={utilization} cannot work: it is at most 1")
-    n_given = sum(given[name] is not None for name in ("hours", "flops"))
-    both = parameters is not None and tokens is not None
-    if n_given == 2 or (n_given == 1 and both):
-        raise ValueError(
-            "hours, flops, and parameters with tokens each fix the budget; give one of the three"
-        )
-    if n_given == 0 and parameters is None and tokens is None:
-        raise ValueError("give hours, flops, parameters or tokens; one is enough")
-    if hours is not None:
-        flops = hours * 3600 * n_devices * device.flops * utilization
-    sizes = {"vocab_size": vocab_size, "context_length": context_length}
-    if parameters is None and tokens is None:
-        parameters, _ = law.best_split(flops)
-    elif flops is None and not both:
-        parameters, tokens = _complete(law, parameters, tokens)
-    elif parameters is None:
-        parameters = _affordable(flops / tokens, **sizes)
-    config = shape_for(parameters, **sizes)
-    if tokens is None:
-        tokens = flops / _training_flops_per_token(config)
-    flops = tokens * _training_flops_per_token(config)
-    batch_size, memory = _fill(config, device, n_devices)
-    return Plan(
-        config=config,
-        tokens=tokens,
-        flops=flops,
-        device=device,
-        n_devices=n_devices,
-        utilization=utilization,
-        batch_size=batch_size,
-        memory=memory,
-        law=law,
-    )
-
-
-def _complete(
-    law: JointLaw | KaplanLaw,
-    parameters: int | float | None,
-    tokens: int | float | None,
-) -> tuple[int | float, int | float]:
-    """The other of the two, as the law splits the budget that contains the one."""
-    low, high = 0.0, 40.0
-    for _ in range(60):  # both grow with the budget; its logarithm's interval is halved
-        middle = (low + high) / 2
-        n, m = law.best_split(10**middle)
-        too_small = n < parameters if tokens is None else m < tokens
-        low, high = (middle, high) if too_small else (low, middle)
-    n, m = law.best_split(10**high)
-    return (parameters, m) if tokens is None else (n, tokens)
-
-
-def _training_flops_per_token(config: GPTConfig) -> float:
-    length = config.context_length
-    return 3 * sum(count_flops(config, length).values()) / length
-
-
-def _affordable(flops_per_token: int | float, **sizes: int) -> float:
-    """How many parameters can be trained for so much a token."""
-    flops_per_parameter = 6.0
-    for _ in range(4):  # what attention adds depends on the shape that is left
-        config = shape_for(flops_per_token / flops_per_parameter, **sizes)
-        n_parameters = sum(count_parameters(config).values())
-        flops_per_parameter = _training_flops_per_token(config) / n_parameters
-    return flops_per_token / flops_per_parameter
-
-
-def _fill(
-    config: GPTConfig, device: Device, n_devices: int
-) -> tuple[int, dict[str, int | float]]:
-    """The largest power of two of sequences that the memory holds, a tenth of it left free."""
-    found = None
-    for power in range(12):
-        memory = training_bytes(config, 2**power, recompute=False)
-        for shared in ("weights", "gradients", "optimizer"):
-            memory[shared] /= n_devices
-        if sum(memory.values()) > 0.9 * device.memory:
-            break
-        found = 2**power, memory
-    if found is None:
-        raise ValueError(
-            f"{sum(memory.values()) / 1e9:.0f} GB for a single sequence do not fit "
-            f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
-            "larger devices, fewer parameters or a shorter context"
-        )
-    return found

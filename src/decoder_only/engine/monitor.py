@@ -115,7 +115,7 @@ def flops_per_token(model: nn.Module) -> int:
     config = model.config
     matrices = sum(p.numel() for block in model.blocks for p in block.parameters())
     matrices += config.vocab_size * config.d_model
-    width = config.n_heads * config.width_of_head
+    width = config.n_heads * config.head_dim
     return 6 * matrices + 12 * config.n_layers * width * config.context_length
 
 

@@ -327,7 +327,7 @@ def follow(path: Sequence[str], memory: Memory) -> Any:
 
 
 class Grammar:
-    """Rules compiled from their notation.
+    """The rule called "story" and those that it leads to, compiled from their notation.
 
     ``lexicons`` are found by name in draws. ``shorthand`` maps the first word of a path onto a
     longer path, so that templates can say {friend} where they mean {hero.friend}.
@@ -345,14 +345,14 @@ class Grammar:
     ) -> None:
         self.lexicons = lexicons
         self.shorthand = shorthand or {}
+        self.templates = rules_of(source)
         self.rules: dict[str, Sequence[Any]] = {}
-        self.mentioned: set[str] = set()
-        for name, template in rules_of(source).items():
-            self.rules[name] = self.compile(template)
-        if missing := self.mentioned - set(self.rules):
-            raise ValueError(
-                f"templates tell rules that are nowhere: {sorted(missing)}"
-            )
+        self.compile("<story>")
+
+    @property
+    def n_templates(self) -> int:
+        """How many alternatives the compiled rules have between them."""
+        return sum(len(self._alternatives(self.templates[name])) for name in self.rules)
 
     def compile(self, template: str) -> Sequence[Any]:
         """The nodes of a template."""
@@ -402,9 +402,17 @@ class Grammar:
         if token[0] == "[":
             return self.compile(token[1:-1])
         if token[0] == "<":
-            self.mentioned.add(token[1:-1])
-            return [Rule(self.rules, token[1:-1])]
+            return [self._rule(token[1:-1])]
         return [self._hole(token[1:-1]) if token[0] == "{" else token]
+
+    def _rule(self, name: str) -> Rule:
+        """A reference to a rule, which is compiled when it is met first."""
+        if name not in self.templates:
+            raise ValueError(f"templates tell a rule that is nowhere: {name!r}")
+        if name not in self.rules:
+            self.rules[name] = ()  # a rule may lead back to itself
+            self.rules[name] = self.compile(self.templates[name])
+        return Rule(self.rules, name)
 
     def _hole(self, hole: str) -> Draw | Remember | Known:
         if "=" in hole:
@@ -461,7 +469,7 @@ def rules_of(source: str) -> dict[str, str]:
     """Splits a text of rules into their templates.
 
     A rule is its name and a colon on a line, and then alternatives, each of which starts with
-    "- " and may go on over several lines.
+    "- " and may go on over several lines. A rule replaces an earlier one of its name.
     """
     rules: dict[str, list[str]] = {}
     for line in source.splitlines():

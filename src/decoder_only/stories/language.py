@@ -13,21 +13,46 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, get_args
 
 from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
-from decoder_only.stories.world import MOST_CHARACTERS, build_grammar
+from decoder_only.stories.world import (
+    ALL_TALES,
+    FEWEST_CHARACTERS,
+    MOST_CHARACTERS,
+    build_grammar,
+)
 
-__all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]
+__all__ = [
+    "SIZES",
+    "Entropy",
+    "Explanation",
+    "Floor",
+    "Story",
+    "StoryLanguage",
+    "split_of",
+]
 
 Split = Literal["train", "validation"]
-# Fewer people, or a steeper law, and a crowded story would look long for somebody new.
-FEWEST_CHARACTERS = 64
-MOST_EXPONENT = 2
+MOST_EXPONENT = 2  # with a steeper law a crowded story would look long for somebody new
 VALIDATION_SHARE = 1 / 16
+# What the named languages are made of; the rest is as in `StoryLanguage`.
+SIZES: dict[str, dict[str, Any]] = {
+    "hamlet": {
+        "n_characters": 24,
+        "exponent": 0.5,
+        "tales": ("lost", "gift", "garden"),
+    },
+    "village": {
+        "n_characters": 128,
+        "exponent": 0.75,
+        "tales": ("lost", "gift", "storm", "runaway", "dare", "noise", "garden"),
+    },
+    "full": {},
+}
 
 
 def split_of(text: str) -> Split:
@@ -137,13 +162,26 @@ class StoryLanguage:
     ``seed`` picks the world: who there is and what is true of them. ``n_characters`` is the number
     of people, and grows the lists of things, foods and places along with it. ``exponent`` is
     Zipf's: the r-th most common person, thing, food or place is r ** -exponent as likely as the
-    first, so 0 makes all alike, and a larger exponent leaves less to learn.
+    first, so 0 makes all alike, and a larger exponent leaves less to learn. ``tales`` are the
+    tales that are told, of the fourteen in ``ALL_TALES``; ``None`` is all of them. Each choice of
+    tales is a language of its own, with its own exact floor. ``named`` knows three sizes:
+
+                                     facts            bits per        of a story
+        name     people  tales  number    bits  templates  byte    bits  bytes
+        hamlet       24      3     216    1331        303  0.1478    97    657
+        village     128      7    1152    8196        382  0.1604    99    619
+        full       1024     14    9216   72578        522  0.1705   109    637
 
     Raises ``TypeError`` or ``ValueError`` for sizes that no world can have.
     """
 
     def __init__(
-        self, *, seed: int = 0, n_characters: int = 1024, exponent: float = 1.0
+        self,
+        *,
+        seed: int = 0,
+        n_characters: int = 1024,
+        exponent: float = 1.0,
+        tales: Sequence[str] | None = None,
     ) -> None:
         for name, value in (("seed", seed), ("n_characters", n_characters)):
             if not isinstance(value, int) or isinstance(value, bool):
@@ -157,19 +195,50 @@ class StoryLanguage:
             raise ValueError(
                 f"exponent must be a number from 0 to {MOST_EXPONENT}, got {exponent!r}"
             )
+        told = ALL_TALES if tales is None else tales
+        known = isinstance(told, list | tuple) and all(x in ALL_TALES for x in told)
+        if not (known and told):
+            raise ValueError(
+                f"tales must be some of {', '.join(ALL_TALES)}, got {tales!r}"
+            )
         self.seed = seed
         self.n_characters = n_characters
         self.exponent = float(exponent)
+        self.tales = tuple(tale for tale in ALL_TALES if tale in told)
         self.grammar = build_grammar(
-            seed=seed, n_characters=n_characters, exponent=exponent
+            seed=seed, n_characters=n_characters, exponent=exponent, tales=self.tales
         )
         self._story = self.grammar.rules["story"]
 
+    @classmethod
+    def named(cls, name: str, *, seed: int = 0) -> StoryLanguage:
+        """The language of that name in ``SIZES``. Raises ``ValueError`` for any other name."""
+        if name not in SIZES:
+            raise ValueError(
+                f"no language is called {name!r}; there are {', '.join(SIZES)}"
+            )
+        return cls(seed=seed, **SIZES[name])
+
+    @classmethod
+    def hamlet(cls, *, seed: int = 0) -> StoryLanguage:
+        """Few people, and three tales: a language that a model can learn in minutes."""
+        return cls.named("hamlet", seed=seed)
+
+    @classmethod
+    def village(cls, *, seed: int = 0) -> StoryLanguage:
+        """More people, and half of the tales."""
+        return cls.named("village", seed=seed)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What makes this language: ``StoryLanguage(**arguments)`` is the same, also from JSON."""
+        some = {} if self.tales == ALL_TALES else {"tales": self.tales}
+        names = ("seed", "n_characters", "exponent")
+        return {name: getattr(self, name) for name in names} | some
+
     def __repr__(self) -> str:
-        return (
-            f"StoryLanguage(seed={self.seed}, n_characters={self.n_characters}, "
-            f"exponent={self.exponent})"
-        )
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"StoryLanguage({given})"
 
     # ------------------------------------------------------------------------------- writing
 
@@ -285,6 +354,17 @@ class StoryLanguage:
     def characters(self) -> list[str]:
         """Everybody's name, the most common first."""
         return [person["text"] for person in self.grammar.lexicons["people"].entries]
+
+    @property
+    def n_facts(self) -> int:
+        """How many facts there are about everybody together."""
+        return self.n_characters * len(self.facts(self.characters[0]))
+
+    @property
+    def fact_bits(self) -> float:
+        """What it takes to tell all facts to somebody who knows the lists and their weights."""
+        people = self.grammar.lexicons["people"].entries
+        return math.fsum(person["nats"] for person in people) / math.log(2)
 
     def facts(self, name: str) -> dict[str, str]:
         """What is true of a character in every story. Raises ``KeyError`` for a stranger."""

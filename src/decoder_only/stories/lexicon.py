@@ -30,7 +30,9 @@ __all__ = [
     "PLANTS",
     "STREETS",
     "STREET_NAMES",
+    "TENS",
     "THINGS",
+    "UNITS",
     "WEATHERS",
 ]
 
@@ -515,6 +517,9 @@ FOLK = {
 }
 
 # what pockets and drawers are full of
+TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
+UNITS = _words("one two three four five six seven eight nine")
+
 ODDS = _phrases("""
     a button, a cork, two corks, a bent nail, a bus ticket, half a biscuit, a dead moth, a pencil
     stub, a fish hook, an old coin, a snail shell, a piece of string, a broken comb, a walnut, a

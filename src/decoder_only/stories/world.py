@@ -4,63 +4,50 @@ A world is drawn once from its seed. Each person has a home, a friend, a pet, a 
 treasure, a place to go, a fear and some habits. They are drawn with heavy-tailed (Zipf-like)
 weights: the r-th most common person is r ** -exponent as likely as the first, and things, foods,
 places and the like have a lighter tail, of half that exponent. But once drawn, the facts are as
-fixed for the thousandth person as they are for the first, and to know them takes memory.
-Chapter 9.
+fixed for the thousandth person as they are for the first, and to know them takes memory. Of the
+tales, some or all are told. Chapter 9.
 """
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from decoder_only.stories import lexicon as words
-from decoder_only.stories.grammar import Grammar, Lexicon, Weights
+from decoder_only.stories.grammar import Grammar, Lexicon, Weights, rules_of
 from decoder_only.stories.tales import TALES
 
-__all__ = ["MOST_CHARACTERS", "build_grammar"]
+__all__ = ["ALL_TALES", "FEWEST_CHARACTERS", "MOST_CHARACTERS", "build_grammar"]
 
+# One story can use up 23 people, things, foods or places, and then there must be one more.
+FEWEST_CHARACTERS = 24
 MOST_CHARACTERS = 16384
+ALL_TALES = tuple(re.findall(r"<(\w+)>", rules_of(TALES)["tale"]))
 
 Record = dict[str, Any]
 
 PRONOUNS = {
-    "she": {
-        "she": "she",
-        "her": "her",
-        "him": "her",
-        "herself": "herself",
-        "child": "girl",
-    },
-    "he": {
-        "she": "he",
-        "her": "his",
-        "him": "him",
-        "herself": "himself",
-        "child": "boy",
-    },
+    forms[0]: dict(zip(("she", "her", "him", "herself", "child"), forms, strict=True))
+    for forms in (
+        ("she", "her", "her", "herself", "girl"),
+        ("he", "his", "him", "himself", "boy"),
+    )
 }
 # Templates may say {friend} for {hero.friend}: the hero is on every page.
-OF_THE_HERO = (
-    *("she", "her", "him", "herself", "She", "Her", "child"),
-    *(
-        "friend",
-        "pet",
-        "food",
-        "toy",
-        "haunt",
-        "home",
-        "street",
-        "fear",
-        "hobby",
-        "habit",
-    ),
+OF_THE_HERO = re.findall(
+    r"\w+",
+    "she her him herself She Her child friend pet food toy haunt home street fear hobby habit",
 )
 
 
-def build_grammar(*, seed: int, n_characters: int, exponent: float) -> Grammar:
+def build_grammar(
+    *, seed: int, n_characters: int, exponent: float, tales: Sequence[str]
+) -> Grammar:
     """The world of that seed, and the tales told in it."""
     rng = Random(f"world {seed}")
-    size = max(64, n_characters)
     lighter = exponent / 2
     lexicons = {
         name: Lexicon(
@@ -69,9 +56,9 @@ def build_grammar(*, seed: int, n_characters: int, exponent: float) -> Grammar:
         )
         for name, entries in {
             "people": people(rng, n_characters),
-            "things": shuffled(rng, things())[:size],
-            "foods": shuffled(rng, foods())[:size],
-            "places": shuffled(rng, places())[:size],
+            "things": shuffled(rng, things())[:n_characters],
+            "foods": shuffled(rng, foods())[:n_characters],
+            "places": shuffled(rng, places())[:n_characters],
             "animals": shuffled(rng, animals()),
             "plants": shuffled(rng, plants()),
             "folk": shuffled(rng, folk()),
@@ -87,7 +74,7 @@ def build_grammar(*, seed: int, n_characters: int, exponent: float) -> Grammar:
     for person in lexicons["people"].entries:
         set_aside(person)
     grammar = Grammar(
-        TALES,
+        TALES + "tale:\n" + "".join(f"- <{tale}>\n" for tale in tales),
         lexicons=lexicons,
         shorthand={name: ("hero", name) for name in OF_THE_HERO},
     )
@@ -154,7 +141,6 @@ def things() -> list[Record]:
     return [
         {"text": f"{adjective} {noun}", "a": with_article(f"{adjective} {noun}")}
         | {"A": with_article(f"{adjective} {noun}").capitalize()}
-        | {"A": with_article(f"{adjective} {noun}").capitalize()}
         | {"used": used, "close": "<close.toy>"}
         for adjective in words.ADJECTIVES
         for noun, used in words.THINGS.items()
@@ -169,13 +155,7 @@ def foods() -> list[Record]:
             "some": some.format(flavour),
             "it": it,
         }
-        | dict(
-            zip(
-                ("is", "was"),
-                ("is", "was") if it == "it" else ("are", "were"),
-                strict=True,
-            )
-        )
+        | ({"is": "is", "was": "was"} if it == "it" else {"is": "are", "was": "were"})
         | {"close": "<close.food>"}
         for flavour in words.FLAVOURS
         for dish, (some, it) in words.DISHES.items()
@@ -225,18 +205,7 @@ def odds() -> list[Record]:
 
 
 def numbers() -> list[Record]:
-    tens = [
-        "twenty",
-        "thirty",
-        "forty",
-        "fifty",
-        "sixty",
-        "seventy",
-        "eighty",
-        "ninety",
-    ]
-    units = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    return [{"text": f"{ten}-{unit}"} for ten in tens for unit in units]
+    return [{"text": f"{ten}-{one}"} for ten in words.TENS for one in words.UNITS]
 
 
 def crafts() -> list[Record]:
@@ -276,18 +245,25 @@ def days() -> list[Record]:
 def settle(
     rng: Random, person: Record, lexicons: dict[str, Lexicon], exponent: float
 ) -> None:
-    """Decides, once and for all, what is true of a person."""
+    """Decides, once and for all, what is true of a person, and counts what it takes to say so."""
+    person["nats"] = math.log(2)  # for the pet's sex
+
+    def choose(weights: Weights, besides: Sequence[int] = ()) -> int:
+        index = weights.draw(rng.random())
+        while index in besides:
+            index = weights.draw(rng.random())
+        person["nats"] -= weights.log_prob(index, besides)
+        return index
 
     def pick(options: list[Any]) -> Any:
-        return options[Weights(zipf_weights(len(options), exponent)).draw(rng.random())]
+        return options[choose(Weights(zipf_weights(len(options), exponent)))]
 
-    def draw(name: str) -> Record:
+    def draw(name: str, besides: Sequence[int] = ()) -> Record:
         source = lexicons[name]
-        return source.entries[source.weights.draw(rng.random())]
+        return source.entries[choose(source.weights, besides)]
 
-    person["friend"] = draw("people")
-    while person["friend"] is person:
-        person["friend"] = draw("people")
+    _, itself = person["uses"][0]
+    person["friend"] = draw("people", besides=(itself,))
     person["food"] = draw("foods")
     person["toy"] = draw("things")
     person["haunt"] = draw("places")

@@ -1,0 +1,237 @@
+"""What to train with what there is: a model's shape and its tokens, from a budget and a device.
+
+    operations = 3 x those of a forward pass = devices x peak x utilization x seconds
+
+A scaling law splits the budget between parameters and tokens; `scaling` counts what the split
+costs, and how many sequences the memory holds. Nothing is built and nothing trained. Chapter 10.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from decoder_only.config import GPTConfig
+from decoder_only.engine.hardware import Device
+from decoder_only.laws import JointLaw, KaplanLaw
+from decoder_only.presets import MODERN
+from decoder_only.scaling import count_flops, count_parameters, training_bytes
+
+__all__ = ["Plan", "plan_training", "shape_for"]
+
+
+def shape_for(
+    n_parameters: int | float, *, vocab_size: int = 50_304, context_length: int = 2048
+) -> GPTConfig:
+    """A model of about so many parameters: heads of 64, D / L near 64, today's parts.
+
+    Loss depends weakly on the shape within a factor of two or so (Kaplan et al., 2020, section
+    3.1), so it is chosen for round numbers.
+
+    Raises:
+        ValueError: for fewer parameters than the smallest such model has, or for 1e16 or more.
+    """
+    if not n_parameters < 1e16:
+        raise ValueError(
+            f"a model of {n_parameters:.3g} parameters cannot be planned; stay below 1e16"
+        )
+
+    def config(d_model: int, n_layers: int) -> GPTConfig:
+        return GPTConfig(
+            vocab_size=vocab_size,
+            context_length=context_length,
+            d_model=d_model,
+            n_layers=n_layers,
+            n_heads=d_model // 64,
+            **MODERN,
+        )
+
+    best = None
+    for d_model in range(64, 64 * 1024, 64):
+        rest = n_parameters - vocab_size * d_model
+        n_layers = round(rest / (12 * d_model**2))
+        if rest <= 0 or n_layers < 1:
+            break
+        found = config(d_model, n_layers)
+        miss = sum(count_parameters(found).values()) / n_parameters
+        ugliness = abs(math.log(d_model / n_layers / 64)) + 4 * abs(math.log(miss))
+        if best is None or ugliness < best[0]:
+            best = ugliness, found
+    if best is None:
+        smallest = sum(count_parameters(config(64, 1)).values())
+        raise ValueError(
+            f"no model with {vocab_size} tokens has {n_parameters:.3g} parameters; the smallest "
+            f"has {smallest:,}; ask for more, or take a smaller vocabulary"
+        )
+    return best[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A training run on paper.
+
+    Attributes:
+        config: what to train.
+        tokens: M, on how much.
+        flops: C, operations that it takes.
+        device, n_devices, utilization: where, and the share of the peak that is reckoned with.
+        batch_size: sequences at a time on each device, which its memory holds.
+        memory: bytes on each device, by what takes them; weights, gradients and optimizer are
+            spread over the devices.
+        law: which foretells the loss.
+    """
+
+    config: GPTConfig
+    tokens: int | float
+    flops: int | float
+    device: Device
+    n_devices: int
+    utilization: int | float
+    batch_size: int
+    memory: Mapping[str, int | float]
+    law: JointLaw | KaplanLaw
+
+    @property
+    def n_parameters(self) -> int:
+        """N, all of them."""
+        return sum(count_parameters(self.config).values())
+
+    @property
+    def seconds(self) -> float:
+        """How long, at the utilization."""
+        return self.flops / (self.n_devices * self.device.flops * self.utilization)
+
+    @property
+    def loss(self) -> float:
+        """What the law foretells, in nats per token of the text that it was fitted to."""
+        return self.law.loss(self.n_parameters, self.tokens)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the weights on a disk, in float32, as this package writes them."""
+        return 4 * self.n_parameters
+
+    @property
+    def state_bytes(self) -> int:
+        """Of a saved state: weights and AdamW's two means."""
+        return 12 * self.n_parameters
+
+
+def plan_training(
+    law: JointLaw | KaplanLaw,
+    device: Device,
+    *,
+    n_devices: int = 1,
+    hours: int | float | None = None,
+    flops: int | float | None = None,
+    parameters: int | float | None = None,
+    tokens: int | float | None = None,
+    utilization: int | float = 0.4,
+    vocab_size: int = 50_304,
+    context_length: int = 2048,
+) -> Plan:
+    """What to train with what there is.
+
+    Give the budget as hours or as flops, and the law splits it; or fix parameters or tokens, and
+    the budget gives the other; or fix both, and they give the budget. Parameters alone take the
+    tokens that the law calls best for them. Shapes come in steps, and attention costs more than
+    6 N a token: with the tokens fixed the budget is met within some per cent, else exactly.
+
+    Kaplan's N leaves the embeddings out. Here it is taken for all parameters, which differ by
+    less than a tenth from a billion on.
+
+    Raises:
+        ValueError: for a number that is not above 0, for two budgets, or for too much or too
+            little of what decides; or if not even one sequence fits the device.
+    """
+    given = {"hours": hours, "flops": flops, "parameters": parameters, "tokens": tokens}
+    given |= {"n_devices": n_devices, "utilization": utilization}
+    for name, value in given.items():
+        if value is not None and not value > 0:
+            raise ValueError(f"{name}={value!r} cannot work: it must be above 0")
+    if utilization > 1:
+        raise ValueError(f"utilization={utilization} cannot work: it is at most 1")
+    n_given = sum(given[name] is not None for name in ("hours", "flops"))
+    both = parameters is not None and tokens is not None
+    if n_given == 2 or (n_given == 1 and both):
+        raise ValueError(
+            "hours, flops, and parameters with tokens each fix the budget; give one of the three"
+        )
+    if n_given == 0 and parameters is None and tokens is None:
+        raise ValueError("give hours, flops, parameters or tokens; one is enough")
+    if hours is not None:
+        flops = hours * 3600 * n_devices * device.flops * utilization
+    sizes = {"vocab_size": vocab_size, "context_length": context_length}
+    if parameters is None and tokens is None:
+        parameters, _ = law.best_split(flops)
+    elif flops is None and not both:
+        parameters, tokens = _complete(law, parameters, tokens)
+    elif parameters is None:
+        parameters = _affordable(flops / tokens, **sizes)
+    config = shape_for(parameters, **sizes)
+    if tokens is None:
+        tokens = flops / _training_flops_per_token(config)
+    flops = tokens * _training_flops_per_token(config)
+    batch_size, memory = _fill(config, device, n_devices)
+    return Plan(
+        config=config,
+        tokens=tokens,
+        flops=flops,
+        device=device,
+        n_devices=n_devices,
+        utilization=utilization,
+        batch_size=batch_size,
+        memory=memory,
+        law=law,
+    )
+
+
+def _complete(
+    law: JointLaw | KaplanLaw,
+    parameters: int | float | None,
+    tokens: int | float | None,
+) -> tuple[int | float, int | float]:
+    """The other of the two, as the law splits the budget that contains the one."""
+    low, high = 0.0, 40.0
+    for _ in range(60):  # both grow with the budget; its logarithm's interval is halved
+        middle = (low + high) / 2
+        n, m = law.best_split(10**middle)
+        too_small = n < parameters if tokens is None else m < tokens
+        low, high = (middle, high) if too_small else (low, middle)
+    n, m = law.best_split(10**high)
+    return (parameters, m) if tokens is None else (n, tokens)
+
+
+def _training_flops_per_token(config: GPTConfig) -> float:
+    length = config.context_length
+    return 3 * sum(count_flops(config, length).values()) / length
+
+
+def _affordable(flops_per_token: int | float, **sizes: int) -> float:
+    """How many parameters can be trained for so much a token."""
+    flops_per_parameter = 6.0
+    for _ in range(4):  # what attention adds depends on the shape that is left
+        config = shape_for(flops_per_token / flops_per_parameter, **sizes)
+        n_parameters = sum(count_parameters(config).values())
+        flops_per_parameter = _training_flops_per_token(config) / n_parameters
+    return flops_per_token / flops_per_parameter
+
+
+def _fill(
+    config: GPTConfig, device: Device, n_devices: int
+) -> tuple[int, dict[str, int | float]]:
+    """The largest power of two of sequences that the memory holds, a tenth of it left free."""
+    found = None
+    for power in range(12):
+        memory = training_bytes(config, 2**power, recompute=False)
+        for shared in ("weights", "gradients", "optimizer"):
+            memory[shared] /= n_devices
+        if sum(memory.values()) > 0.9 * device.memory:
+            break
+        found = 2**power, memory
+    if found is None:
+        raise ValueError(
+            f"{sum(memory.values()) / 1e9:.0f} GB for a single sequence do not fit "
+            f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
+            "larger devices, fewer parameters or a shorter context"
+        )
+    return found

@@ -1,0 +1,174 @@
+"""A plan keeps what it was given, adds up, and fits the device that it is for."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoder_only.engine.hardware import DEVICES
+from decoder_only.laws import PUBLISHED, JointLaw
+from decoder_only.planning import plan_training, shape_for
+from decoder_only.scaling import (
+    activation_bytes,
+    count_flops,
+    count_parameters,
+    training_bytes,
+)
+
+# -------------------------------------------------------------------------------------------- shape
+
+
+@settings(max_examples=25)
+@given(st.floats(7, 12))
+def test_a_shape_has_about_the_parameters_asked_for(power):
+    wanted = 10**power
+    config = shape_for(wanted)
+    assert sum(count_parameters(config).values()) == pytest.approx(wanted, rel=0.05)
+    assert config.head_dim == 64
+    # Below 1e8 the vocabulary takes most, and few shapes are left.
+    low, high = (20, 200) if wanted < 1e8 else (30, 130)
+    assert low < config.d_model / config.n_layers < high
+
+
+def test_a_shape_takes_the_vocabulary_and_the_context_it_is_given():
+    config = shape_for(1e8, vocab_size=1000, context_length=77)
+    assert (config.vocab_size, config.context_length) == (1000, 77)
+    assert sum(count_parameters(config).values()) == pytest.approx(1e8, rel=0.05)
+    # Modern parts, whose counts of operations and activations are all known.
+    assert activation_bytes(config, 1, 77)
+    assert not config.bias
+    assert config.qk_norm
+
+
+@pytest.mark.parametrize("n_parameters", [1, 1e6, 3e6])
+def test_too_few_parameters_are_refused(n_parameters):
+    message = r"no model with 50304 tokens has .* the smallest has 3,26\d,\d\d\d; ask for more"
+    with pytest.raises(ValueError, match=message):
+        shape_for(n_parameters)
+
+
+# --------------------------------------------------------------------------------------------- plan
+
+LAW = PUBLISHED["besiroglu2024"]
+H100 = DEVICES["H100"]
+WAYS = {
+    "hours": {"hours": 24},
+    "flops": {"flops": 1e20},
+    "parameters": {"parameters": 3e8},
+    "tokens": {"tokens": 1e10},
+    "hours and parameters": {"hours": 24, "parameters": 3e8},
+    "hours and tokens": {"hours": 24, "tokens": 3e10},
+    "flops and parameters": {"flops": 1e20, "parameters": 3e8},
+    "flops and tokens": {"flops": 1e20, "tokens": 1e11},
+    "parameters and tokens": {"parameters": 3e8, "tokens": 1e10},
+}
+
+
+@pytest.mark.parametrize("budget", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("law", PUBLISHED.values(), ids=PUBLISHED)
+def test_a_plan_adds_up_however_the_budget_is_given(law, budget):
+    plan = plan_training(law, H100, n_devices=8, utilization=0.5, **budget)
+    config, length = plan.config, plan.config.context_length
+    per_token = 3 * sum(count_flops(config, length).values()) / length
+    assert plan.flops == pytest.approx(plan.tokens * per_token, rel=1e-6)
+    assert plan.seconds == pytest.approx(plan.flops / (8 * 989.4e12 * 0.5))
+    assert plan.n_parameters == sum(count_parameters(config).values())
+    assert plan.loss == law.loss(plan.n_parameters, plan.tokens)
+    assert (plan.weight_bytes, plan.state_bytes) == (
+        4 * plan.n_parameters,
+        12 * plan.n_parameters,
+    )
+    # What is given is kept: exactly, but for parameters, whose shapes come in steps, and but
+    # for a budget with fixed tokens, which only the shape can meet.
+    if "parameters" in budget:
+        assert plan.n_parameters == pytest.approx(budget["parameters"], rel=0.05)
+    if "tokens" in budget:
+        assert plan.tokens == budget["tokens"]
+    near = 0.05 if "tokens" in budget else 1e-9
+    if "flops" in budget:
+        assert plan.flops == pytest.approx(budget["flops"], rel=near)
+    if "hours" in budget:
+        assert plan.seconds == pytest.approx(3600 * budget["hours"], rel=near)
+
+
+@pytest.mark.parametrize("law", PUBLISHED.values(), ids=PUBLISHED)
+def test_a_single_budget_is_split_as_the_law_says(law):
+    n, d = law.best_split(1e20)
+    plans = [
+        plan_training(law, H100, **given)
+        for given in ({"parameters": n}, {"tokens": d}, {"flops": 1e20})
+    ]
+    for plan in plans[:2]:
+        assert plan.n_parameters == pytest.approx(n, rel=0.05)
+        assert plan.tokens == pytest.approx(d, rel=1e-6)
+    assert plans[2].n_parameters == pytest.approx(n, rel=0.05)
+    # Attention is paid for with tokens.
+    assert 0.6 * d < plans[2].tokens < d
+
+
+def test_more_hours_buy_a_larger_model_and_a_lower_loss():
+    plans = [
+        plan_training(LAW, H100, n_devices=8, hours=2**power) for power in range(10)
+    ]
+    for little, much in itertools.pairwise(plans):
+        assert much.loss < little.loss
+        assert much.n_parameters > little.n_parameters
+        assert much.tokens > little.tokens
+
+
+def test_a_device_holds_its_batch_and_not_twice_as_much():
+    plan = plan_training(LAW, H100, n_devices=8, parameters=1e9)
+    spread = ("weights", "gradients", "optimizer")
+
+    def on_each_device(batch_size: int) -> dict[str, float]:
+        whole = training_bytes(plan.config, batch_size)
+        return {n: x / 8 if n in spread else x for n, x in whole.items()}
+
+    assert plan.memory == on_each_device(plan.batch_size)
+    free = 0.9 * H100.memory
+    assert (
+        sum(plan.memory.values())
+        <= free
+        < sum(on_each_device(2 * plan.batch_size).values())
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give hours, flops, parameters or tokens; one is enough"),
+        ({"hours": 1, "flops": 1e20}, "each fix the budget; give one of the three"),
+        ({"hours": 1, "parameters": 1e8, "tokens": 1e9}, "each fix the budget"),
+        ({"flops": 1e20, "parameters": 1e8, "tokens": 1e9}, "each fix the budget"),
+        ({"hours": 0}, "hours=0 cannot work: it must be above 0"),
+        ({"flops": -1.0}, r"flops=-1\.0 cannot work: it must be above 0"),
+        ({"parameters": math.nan}, "parameters=nan cannot work: it must be above 0"),
+        ({"tokens": 0}, "tokens=0 cannot work: it must be above 0"),
+        ({"hours": 1, "n_devices": 0}, "n_devices=0 cannot work"),
+        ({"hours": 1, "utilization": 0}, "utilization=0 cannot work"),
+        (
+            {"hours": 1, "utilization": 1.5},
+            r"utilization=1\.5 cannot work: it is at most 1",
+        ),
+        ({"hours": 1e-6}, "no model with 50304 tokens has .* parameters"),
+        (
+            {"parameters": 1e12},
+            r"\d+ GB for a single sequence do not fit 1 x H100 with 80 GB each; take more or",
+        ),
+    ],
+    ids=str,
+)
+def test_a_plan_that_cannot_be_made_says_why(given, message):
+    with pytest.raises(ValueError, match=message):
+        plan_training(LAW, H100, **given)
+
+
+def test_a_plan_may_follow_a_law_of_ones_own():
+    law = JointLaw(
+        1.0, 100.0, 0.3, 100.0, 0.3
+    )  # symmetric: as many tokens as parameters
+    plan = plan_training(law, H100, flops=1e19)
+    assert plan.law is law
+    assert plan.n_parameters == pytest.approx((1e19 / 6) ** 0.5, rel=0.05)
