@@ -198,7 +198,7 @@ def any_rank(flag: bool, process: Process) -> bool:
 def all_gather(x: Tensor, process: Process) -> Tensor:
     """The tensors of all processes, of one shape, joined along their first dimension."""
     joined = x.new_empty((process.n_ranks * x.shape[0], *x.shape[1:]))
-    dist.all_gather_into_tensor(joined, x.contiguous())
+    dist.all_gather(list(joined.chunk(process.n_ranks)), x.contiguous())
     return joined
 
 
@@ -240,7 +240,7 @@ def gather_to_cpu(tensors: Mapping[str, Tensor], process: Process) -> dict[str, 
     No device ever holds more than one gathered tensor.
     """
     copies = {}
-    for name, tensor in tensors.items():
+    for name, tensor in sorted(tensors.items()):  # the same order in all processes
         whole = full_tensor(tensor.detach())
         if process.is_first:
             copies[name] = whole.to("cpu", copy=True)
