@@ -186,6 +186,21 @@ def test_outputs_for_a_prefix_do_not_depend_on_what_follows(settings):
 
 
 @every_variant
+def test_the_last_position_can_be_asked_for_alone(settings):
+    model, ids = build(**settings), random_ids()
+    torch.testing.assert_close(
+        model(ids, last_only=True), model(ids)[:, -1:], rtol=1e-13, atol=1e-13
+    )
+
+
+def test_the_head_reads_one_position_where_one_is_asked_for():
+    model, read = build(), []
+    model.head.register_forward_hook(lambda _, inputs, out: read.append(out.shape))
+    model(random_ids(), last_only=True)
+    assert read == [(B, 1, V)]
+
+
+@every_variant
 def test_rows_of_a_batch_do_not_interact(settings):
     model, ids = build(**settings), random_ids(rows=3)
     logits = model(ids)
@@ -441,7 +456,7 @@ def test_logits_shrink_by_the_ratio_of_widths(tied):
 def is_tied(model: GPT) -> bool:
     """The head reads whatever the embedding holds, and holds nothing itself."""
     probe = normal(1, 1, SIZES["d_model"], seed=4).to(model.embedding.weight)
-    read = model.head(probe)
+    read = model.head(probe, model.embedding.weight)
     return (
         not list(model.head.parameters())
         and "head.weight" not in model.state_dict()
@@ -642,6 +657,54 @@ def test_dropout_acts_on_embeddings_in_training_only():
     kept = dropped != 0
     assert kept.double().mean().item() == pytest.approx(0.75, abs=0.01)
     torch.testing.assert_close(dropped[kept], whole[kept] / 0.75)
+
+
+# ---------------------------------------------------------------------------------------- recompute
+
+
+@every_variant
+def test_recomputed_gradients_are_bit_for_bit_the_same(settings):
+    """Dropout too: the same components are dropped the second time."""
+    model, ids = build(dropout=0.2, **settings).train(), random_ids()
+    found = []
+    for recompute in (False, True):
+        model.recompute = recompute
+        torch.manual_seed(0)
+        loss = next_token_loss(model(ids[:, :-1]), ids[:, 1:])
+        found.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_recomputing_runs_blocks_twice_in_training_and_once_elsewhere():
+    model, ids, calls = build(), random_ids(), []
+    model.blocks[1].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
+    model.recompute = True
+    expected = [(False, 1), (True, 2)]
+    for training, n_calls in expected:
+        calls.clear()
+        model.train(training)(ids).sum().backward()
+        assert len(calls) == n_calls
+
+
+def kept_for_backward(model: GPT, ids: torch.Tensor) -> int:
+    kept = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = model.hidden(ids)
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    assert output.requires_grad
+    return sum(x.numel() for at, x in kept.items() if at not in weights)
+
+
+def test_recomputing_keeps_little_more_than_the_inputs_of_the_blocks():
+    model, ids = build(context_length=64, n_layers=6).train(), random_ids(4, 64)
+    whole = kept_for_backward(model, ids)
+    model.recompute = True
+    assert kept_for_backward(model, ids) < whole / 8
 
 
 # -------------------------------------------------------------------------------------- compilation

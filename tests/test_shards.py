@@ -185,16 +185,6 @@ def test_training_and_evaluation_do_not_know_the_difference(folder):
     assert ours.bytes_per_token == memory.bytes_per_token
 
 
-def test_a_tokenizer_with_a_pattern_of_its_own_gets_whole_documents(tmp_path):
-    # Its words go on over white space, where a cut would be wrong.
-    own = BytePairTokenizer.train("a b a b a b", 259, pattern=r"(?s).+")
-    documents = ["a b " * 10, "a b a"]
-    with small_pieces():
-        stored = prepare(iter(documents), tmp_path, tokenizer=own, train_share=0.5)
-    assert_same(stored.train, text_corpus(documents[1:], own))
-    assert_same(stored.validation, text_corpus(documents[:1], own))
-
-
 def test_text_without_a_place_to_cut_is_held_whole_up_to_a_limit(tmp_path):
     with small_pieces(_LONGEST_STRETCH=100):
         stored = prepare(io.StringIO("x" * 100), tmp_path / "a", tokenizer=TOKENIZER)

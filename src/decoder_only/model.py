@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from decoder_only.block import Block
 from decoder_only.cache import KeyValueCache
@@ -38,8 +39,15 @@ class GPT(nn.Module):
         config: its shape.
         generator: source of the initial weights, a CPU generator; torch's global one by default.
 
+    Attributes:
+        recompute: whether training forgets what happened inside the blocks and computes it again
+            in the backward pass (activation checkpointing: Chen et al., 2016): the same gradients,
+            a third more work, and memory for one block's activations and every block's input.
+
     Source: Radford et al. (2019); Brown et al. (2020); variants as noted at each part.
     """
+
+    recompute: bool = False
 
     def __init__(
         self, config: GPTConfig, *, generator: torch.Generator | None = None
@@ -65,7 +73,7 @@ class GPT(nn.Module):
             self.final_norm = _norm(config) if pre_norm else nn.Identity()
             self.head = LMHead(
                 **sizes,
-                tied_to=self.embedding if config.tied else None,
+                tied=config.tied,
                 scale=1 / config.width_ratio,
                 soft_cap=config.soft_cap,
             )
@@ -75,19 +83,33 @@ class GPT(nn.Module):
         self,
         ids: Int[Tensor, "b s"],
         cache: Sequence[KeyValueCache] | None = None,
-    ) -> Float[Tensor, "b s v"]:
+        *,
+        last_only: bool = False,
+    ) -> Float[Tensor, "b _ v"]:
         """Logits of the next token at every position.
 
         Args:
             ids: tokens.
             cache: from `new_cache`; ids then go on where it ends, and it grows by them. For
                 generation: no gradient reaches what it holds.
+            last_only: ask the head for the last position only, which is all that generation reads;
+                the result is then of shape (b, 1, v).
 
         Raises:
             ValueError, TypeError, IndexError: for ids of another shape than (b, s), of another
                 dtype than int32 or int64, outside the vocabulary (on the CPU), or more than
                 learned positions can place.
         """
+        x = self.hidden(ids, cache)
+        table = self.embedding.weight if self.config.tied else None
+        return self.head(x[:, -1:] if last_only else x, table)
+
+    def hidden(
+        self,
+        ids: Int[Tensor, "b s"],
+        cache: Sequence[KeyValueCache] | None = None,
+    ) -> Float[Tensor, "b s d"]:
+        """What the head reads: the residual stream after the last norm. See `forward`."""
         if ids.ndim != 2:
             raise ValueError(
                 f"ids must have shape (batch, sequence), got {tuple(ids.shape)}; "
@@ -99,8 +121,16 @@ class GPT(nn.Module):
             x = self.positions(x, first=len(caches[0] or ()))
         x = self.dropout(x)
         for block, layer_cache in zip(self.blocks, caches, strict=True):
-            x = block(x, layer_cache)
-        return self.head(self.final_norm(x))
+            if self.recompute and self.training and cache is None:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x, layer_cache)
+        return self.final_norm(x)
+
+    @property
+    def head_weight(self) -> Float[Tensor, "v d"]:
+        """The matrix that the head reads, the token embedding's if they are tied."""
+        return self.embedding.weight if self.config.tied else self.head.weight
 
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None

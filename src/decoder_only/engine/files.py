@@ -7,10 +7,14 @@ Chapter 9.
 
 import contextlib
 import hashlib
+import json
 import os
 from pathlib import Path
+from typing import Any
 
-__all__ = ["sha256_of_file", "sync_folder", "write_atomically"]
+__all__ = ["read_json", "sha256_of_file", "sync_folder", "write_atomically"]
+
+_LARGEST_JSON = 2**25
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -46,3 +50,26 @@ def sha256_of_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds. It may come from a stranger: nothing is read for ever.
+
+    Raises:
+        FileNotFoundError: there is no such file, or it is a folder, a device or a pipe.
+        ValueError: it is no JSON, or has more than 32 MB.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    with path.open("rb") as file:
+        content = file.read(_LARGEST_JSON + 1)
+    try:
+        if len(content) > _LARGEST_JSON:
+            raise ValueError("it is larger than 32 MB")
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError(f"{path} is damaged: its lists are nested too deep") from None
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is no JSON file, or a damaged or truncated one: {error}"
+        ) from None
