@@ -31,19 +31,15 @@ from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
 from decoder_only.engine.checks import require
-from decoder_only.engine.files import write_atomically
+from decoder_only.engine.files import read_json, write_atomically
 from decoder_only.presets import PRESETS
 from decoder_only.tokenization import GPT2_BYTE_ORDER, GPT2_PATTERN, BytePairTokenizer
 
 __all__ = [
-    "PUBLISHED",
-    "export",
     "from_gpt2",
     "from_llama",
     "gpt2_config",
     "llama_config",
-    "load_tokenizer",
-    "read",
     "to_gpt2",
     "to_llama",
 ]
@@ -130,7 +126,6 @@ hidden_act                 activation        "silu"
 # Older checkpoints also store constants: the causal mask, and the frequencies of the rotation.
 CONSTANTS = re.compile(r"\.attn\.(masked_)?bias$|\.rotary_emb\.inv_freq$")
 FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
-MOST_JSON = 2**26  # bytes that a config.json, an index or a tokenizer.json may have
 LAYOUT = "a folder that works has config.json, model.safetensors and tokenizer.json"
 
 
@@ -169,7 +164,10 @@ FAMILIES = {
     "qwen3": _LLAMA._replace(
         architecture="Qwen3ForCausalLM",
         weights=QWEN3,
+        settings=LLAMA_SETTINGS.replace("1e-06", ""),
         ours=_LLAMA.ours | {"qk_norm": True},
+        # Theirs goes for queries and keys as well, which GPT normalizes with this one always.
+        computed=_LLAMA.computed | {"rms_norm_eps": 1e-5},
     ),
 }
 
@@ -258,9 +256,7 @@ def _rows(table: str, given: Iterable[str], n_blocks: int | None) -> list[_Row]:
     if n_blocks is None:
         found = re.findall(r"\.(\d{1,9})\.", " ".join(given))
         n_blocks = max(map(int, found), default=0) + 1
-    n_blocks = min(
-        n_blocks, len(given) + 1
-    )  # or a hostile file could ask for any number
+    n_blocks = min(n_blocks, len(given) + 1)  # whatever a hostile file claims
     rows = []
     for line in table.strip().splitlines():
         theirs, axes, ours = re.split(r"\s{2,}", line)
@@ -398,15 +394,12 @@ def llama_config(settings: Mapping[str, object]) -> GPTConfig:
 def _config(family: _Family, settings: Mapping[str, Any]) -> GPTConfig:
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     require("rope_parameters", rope, lambda x: isinstance(x, Mapping), "a table")
-    turns = {
-        name: rope[name] for name in ("rope_theta", "rope_type", "type") if name in rope
-    }
-    settings = {**settings, **turns}
+    turns = {"rope_theta", "rope_type", "type"} & set(rope)
+    settings = {**settings, **{name: rope[name] for name in turns}}
     for name, computed in family.computed.items():
         asked = settings.get(name, computed)
-        require(
-            name, asked, computed.__eq__, f"{computed!r}, which is what GPT computes"
-        )
+        wanted = f"{computed!r}, as GPT computes it"
+        require(name, asked, lambda x, to=computed: x == to, wanted)
     ours = dict(family.ours)
     for line in family.settings.strip().splitlines():
         theirs, name, *usual = line.split()
@@ -431,7 +424,7 @@ def _described(config: GPTConfig) -> dict[str, Any]:
     settings = {theirs: getattr(config, ours) for theirs, ours, *_ in rows}
     names = {ours: theirs for theirs, ours in family.activations.items()}
     settings[rows[-1][0]] = names.get(config.activation, next(iter(names.values())))
-    back = _config(family, settings)
+    back = _config(family, json.loads(json.dumps(settings)))
     for name in (field.name for field in fields(config)):
         mine, theirs = getattr(config, name), getattr(back, name)
         if mine != theirs and name not in ("dropout", "initialization"):
@@ -439,11 +432,8 @@ def _described(config: GPTConfig) -> dict[str, Any]:
                 f"{name}={mine!r} has no place in a {model_type} model of transformers, which has "
                 f"{name}={theirs!r}; no other family there computes this model either"
             )
-    return {
-        "model_type": model_type,
-        "architectures": [family.architecture],
-        **settings,
-    }
+    architectures = [family.architecture]
+    return {"model_type": model_type, "architectures": architectures, **settings}
 
 
 # --------------------------------------------------------------------------------------- folders
@@ -468,7 +458,7 @@ def read(folder_or_name: str | os.PathLike[str]) -> tuple[GPTConfig, dict[str, T
         ValueError: a file is damaged, or describes a model that `GPT` does not compute.
     """
     folder = _folder_of(folder_or_name)
-    settings = _read_json(folder / "config.json")
+    settings = _table(folder / "config.json")
     try:
         model_type = str(settings.get("model_type"))
         one_of = f"one of {', '.join(FAMILIES)}"
@@ -478,21 +468,21 @@ def read(folder_or_name: str | os.PathLike[str]) -> tuple[GPTConfig, dict[str, T
         require("config.json", config, preset.__eq__, f"that of {folder_or_name}")
         return config, _read_weights(folder, FAMILIES[model_type].weights, config)
     except (ValueError, SafetensorError) as error:
-        raise ValueError(f"{folder} cannot be read: {error}") from None
+        raise ValueError(f"{folder} cannot be read: {error!s:.500}") from None
 
 
 def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tensor]:
     files, index = ["model.safetensors"], folder / "model.safetensors.index.json"
     if not (folder / files[0]).exists() and index.exists():
-        files = [*dict(_read_json(index)["weight_map"]).values()]
+        files = _table(index).get("weight_map")
         beside = re.compile(r"[\w.-]+\.safetensors").fullmatch
-        require(
-            "weight_map", files, lambda x: all(map(beside, x)), "files in the folder"
-        )
+        named = "a table of files in the folder"
+        require("weight_map", files, lambda x: all(map(beside, dict.values(x))), named)
+        files = {*files.values()}
     with ExitStack() as stack:
         opened = [
             stack.enter_context(safe_open(folder / file, framework="pt"))
-            for file in sorted(set(files))
+            for file in files
         ]
         found = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
         found = {name: x for name, x in found.items() if not CONSTANTS.search(name)}
@@ -528,12 +518,12 @@ def load_tokenizer(folder_or_name: str | os.PathLike[str]) -> BytePairTokenizer 
     path = _folder_of(folder_or_name) / "tokenizer.json"
     if not path.exists():
         return None
-    content = _read_json(path)
+    content = _table(path)
     try:
         return _from_tokenizers(content)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         kind = "a byte-level BPE tokenizer of GPT-2's kind"
-        raise ValueError(f"{path} is not {kind} ({error!r})") from None
+        raise ValueError(f"{path} is not {kind} ({error!r:.500})") from None
 
 
 def export(
@@ -615,16 +605,9 @@ def _folder_of(folder_or_name: str | os.PathLike[str]) -> Path:
         ) from None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no {path}; {LAYOUT}")
-    try:
-        at_most = f"at most {MOST_JSON}"
-        require("bytes", path.stat().st_size, lambda n: n <= MOST_JSON, at_most)
-        content = json.loads(path.read_bytes())
-        require("content", type(content), dict.__eq__, "a table of settings")
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+def _table(path: Path) -> dict[str, Any]:
+    content = read_json(path)
+    require(path.name, content, lambda x: isinstance(x, dict), "a table")
     return content
 
 
@@ -634,67 +617,49 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 # -------------------------------------------------------------------------------- tokenizer.json
 
-# How the byte of each id is shown in GPT-2's files: itself where it prints, else a letter beyond.
-SHOWN = [chr(byte if id < 188 else 68 + id) for id, byte in enumerate(GPT2_BYTE_ORDER)]
-LETTER_OF = dict(zip(GPT2_BYTE_ORDER, SHOWN, strict=True))
-BYTE_OF = {letter: byte for byte, letter in LETTER_OF.items()}
-BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
-BYTE_LEVEL["trim_offsets"] = True
+# How GPT-2's files show the byte of each id: as itself where it prints, else as a letter beyond.
+LETTERS = [
+    chr(byte if id < 188 else 68 + id) for id, byte in enumerate(GPT2_BYTE_ORDER)
+]
+LETTER_OF = dict(zip(GPT2_BYTE_ORDER, LETTERS, strict=True))
+BYTE_OF = dict(zip(LETTERS, GPT2_BYTE_ORDER, strict=True))
+# Text is cut by GPT-2's pattern, and nothing else is done to it.
+CUT = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
 def _to_tokenizers(tokenizer: BytePairTokenizer) -> dict[str, Any]:
     """What tokenizer.json holds, for the library `tokenizers`."""
+    require("pattern", tokenizer.pattern, GPT2_PATTERN.__eq__, "GPT-2's")
     special = tokenizer.special_tokens
     ordinary = map(tokenizer.token_bytes, range(tokenizer.vocab_size - len(special)))
     shown = ["".join(map(LETTER_OF.get, token)) for token in ordinary]
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    cut = {"type": "Split", "pattern": {"Regex": tokenizer.pattern}}
-    cut |= {"behavior": "Isolated", "invert": False}
-    return {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": id, "content": token, "special": True} | flags
-            for token, id in special.items()
-        ],
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [cut, BYTE_LEVEL]},
-        "decoder": BYTE_LEVEL,
-        "model": {
-            "type": "BPE",
-            "vocab": {token: id for id, token in enumerate(shown)},
-            "merges": [[shown[left], shown[right]] for left, right in tokenizer.merges],
-        },
-    }
+    added = [
+        {"id": id, "content": token, "special": True} for token, id in special.items()
+    ]
+    cut = CUT | {"trim_offsets": True}
+    model = {"type": "BPE", "vocab": {token: id for id, token in enumerate(shown)}}
+    model["merges"] = [[shown[left], shown[right]] for left, right in tokenizer.merges]
+    content = {"version": "1.0", "added_tokens": [each | flags for each in added]}
+    return content | {"pre_tokenizer": cut, "decoder": cut, "model": model}
 
 
 def _from_tokenizers(content: Mapping[str, Any]) -> BytePairTokenizer:
-    model, steps = content["model"], content["pre_tokenizer"]
-    *cuts, last = steps.get("pretokenizers", [steps])
-    kind = (model.get("type"), last["type"], last["add_prefix_space"])
-    plain = ("BPE", "ByteLevel", False)
-    require(
-        "the kind",
-        (*kind, content.get("normalizer")),
-        (*plain, None).__eq__,
-        str(plain),
-    )
-    cuts = [cut["pattern"]["Regex"] for cut in cuts]
-    cuts += [GPT2_PATTERN] * last.get("use_regex", True)
-    require("patterns", cuts, lambda x: len(x) == 1, "a single one")
+    model = content["model"]
+    cut = {"use_regex": True, **content["pre_tokenizer"]}
+    done = [model.get("type", "BPE"), content.get("normalizer"), cut | CUT == cut]
+    require("type, normalizer, cut", done, ["BPE", None, True].__eq__, "that of GPT-2")
     special = sorted((each["id"], each["content"]) for each in content["added_tokens"])
-    names = [name for _, name in special]
+    names = {name: id for id, name in special}
     ids = {token: id for token, id in model["vocab"].items() if token not in names}
     tokens = sorted(ids, key=ids.get)
-    require(
-        "the longest token", max(map(len, tokens)), lambda n: n <= 1024, "1024 bytes"
-    )
     pairs = [pair.split(" ") if type(pair) is str else pair for pair in model["merges"]]
-    order = [*map(ids.get, tokens), *(id for id, _ in special)]
+    order = [*map(ids.get, tokens), *names.values()]
     same = ["".join(pair) for pair in pairs] == tokens[256:]
     if not same or order != list(range(len(order))):
         raise ValueError("its ids are not those of bytes, merges and special tokens")
     return BytePairTokenizer(
         [(ids[left], ids[right]) for left, right in pairs],
-        special_tokens=names,
-        pattern=cuts[0],
+        special_tokens=[*names],
         byte_order=bytes(BYTE_OF[token] for token in tokens[:256]),
     )
