@@ -219,3 +219,66 @@ def test_chapters_open_in_colab(pages):
             assert any(
                 link.endswith(f"/blob/main/book/{notebook.name}") for link in links
             ), path.name
+
+
+def test_pages_are_light(pages, site):
+    """What must be there before anything is painted, and how often a page asks for it."""
+    assert (site / "_static/bundle.css").stat().st_size < 400_000
+    for path, soup in pages.items():
+        if path == site / "index.html":  # leads on to book/index.html
+            continue
+        styles = soup.select("link[rel=stylesheet]")
+        scripts = soup.select("script[src]")
+        assert len(styles) == 1, f"{path.name}: {styles}"
+        assert len(scripts) <= 3, f"{path.name}: {scripts}"
+        for script in scripts:
+            assert script.has_attr("defer") or script.has_attr("async"), script
+        has_formulas = bool(soup.select(".math"))
+        assert has_formulas == any("mathjax" in tag["src"] for tag in scripts), (
+            path.name
+        )
+
+
+def test_pictures_keep_their_place_and_come_when_needed(pages):
+    for path, soup in pages.items():
+        for image in soup.select("article img"):
+            assert image.get("loading") == "lazy", f"{path.name}: {image}"
+            assert image.has_attr("width"), f"{path.name}: {image}"
+            assert image.has_attr("height"), f"{path.name}: {image}"
+
+
+def test_pages_say_what_they_are(pages):
+    said = []
+    for path, soup in pages.items():
+        if path.parent.name == "book":
+            description = soup.select_one("meta[name=description]")["content"]
+            assert len(soup.select("meta[name=viewport]")) == 1, path.name
+            said.append(description)
+            assert 60 < len(description) <= 202, f"{path.name}: {description}"
+    assert len(said) == len(set(said))
+
+
+def test_chapters_begin_with_their_question(pages):
+    """Set-up is folded, and what show_source prints stands without its call."""
+    for path, soup in pages.items():
+        if not (ROOT / "book" / f"{path.stem}.ipynb").is_file():
+            continue
+        shown = BeautifulSoup(str(soup.select_one("article")), "html.parser")
+        for fold in shown.select("details"):
+            fold.decompose()
+        before = str(shown).partition('id="the-question"')[0]
+        if 'id="the-question"' in str(shown):
+            assert "<pre" not in before, f"{path.name}: code before the question"
+        for cell in shown.select("div.cell_input pre"):
+            assert not cell.get_text().strip().startswith("show_source("), path.name
+
+
+def test_folds_have_names_of_their_own(pages):
+    for path, soup in pages.items():
+        names = [
+            fold.get_text(strip=True)
+            for fold in soup.select("details.solution > summary")
+        ]
+        assert len(names) == len(set(names)), f"{path.name}: {names}"
+        assert not soup.select("summary[aria-label]")
+        assert not soup.select(".toggle-button")
