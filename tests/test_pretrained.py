@@ -24,8 +24,7 @@ from decoder_only.pretrained import (
     from_llama,
     gpt2_config,
     llama_config,
-    load_tokenizer,
-    read,
+    load,
     to_gpt2,
     to_llama,
 )
@@ -437,13 +436,13 @@ def test_a_folder_read_back_is_the_same_bit_for_bit(kind, tokenizer, tmp_path):
     assert all(parameter.requires_grad for parameter in again.parameters())
     ids = torch.arange(9)[None]
     assert torch.equal(again(ids), ours.eval()(ids))
-    assert load_tokenizer(tmp_path / "a" / "folder") == tokenizer
+    assert load(tmp_path / "a" / "folder")[1] == tokenizer
 
 
 def test_the_dtype_is_kept(tokenizer, tmp_path):
     with_room(LLAMA, tokenizer).to(torch.bfloat16).save_pretrained(tmp_path)
-    assert {x.dtype for x in read(tmp_path)[1].values()} == {torch.bfloat16}
-    assert load_tokenizer(tmp_path) is None
+    assert {x.dtype for x in load(tmp_path)[0].parameters()} == {torch.bfloat16}
+    assert load(tmp_path)[1] is None
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
 
 
@@ -514,7 +513,7 @@ def test_a_folder_that_was_not_finished_is_no_model(tokenizer, tmp_path, monkeyp
     with pytest.raises(OSError, match="full"):
         export(model, tokenizer, tmp_path, overwrite=True)
     with pytest.raises(FileNotFoundError, match=r"config\.json"):
-        read(tmp_path)
+        load(tmp_path)
 
 
 def in_parts(folder: Path, n: int = 3) -> None:
@@ -539,7 +538,7 @@ def test_weights_in_several_files(tokenizer, tmp_path):
     assert all(torch.equal(again[name], x) for name, x in ours.state_dict().items())
     (tmp_path / "part-1.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"part-1\.safetensors"):
-        read(tmp_path)
+        load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -551,7 +550,7 @@ def test_weights_lie_in_the_folder(place, tokenizer, tmp_path):
     index = {"weight_map": {"model.norm.weight": place}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(ValueError, match=r"weight_map=.* must be a table of files"):
-        read(tmp_path)
+        load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -597,7 +596,7 @@ def test_settings_are_compared_with_the_file_before_a_weight_is_read(
 
     monkeypatch.setattr(pretrained, "safe_open", Closed)
     with pytest.raises(ValueError, match=message) as caught:
-        read(tmp_path)
+        load(tmp_path)
     assert str(tmp_path) in str(caught.value)
 
 
@@ -611,23 +610,23 @@ def test_weights_that_ask_for_another_model(tmp_path):
 
     gate = "model.layers.1.mlp.gate_proj.weight"
     with spoil(FAMILIES["llama, squared ReLU"], lambda w: w[gate].add_(1)) as caught:
-        read(tmp_path)
+        load(tmp_path)
     assert "hidden_act='relu' cannot work: it must be without a gate" in str(caught)
     head = {"lm_head.weight": torch.ones(V, 10)}
     with spoil(GPT2, lambda w: w.update(head)) as caught:
-        read(tmp_path)
+        load(tmp_path)
     assert "lm_head.weight" in str(caught)
     half = {"ln_f.bias": torch.ones(10).half()}
     with spoil(GPT2, lambda w: w.update(half)) as caught:
-        read(tmp_path)
+        load(tmp_path)
     assert "the same for all" in str(caught)
     whole = {"ln_f.bias": torch.ones(10, dtype=torch.int8)}
     with spoil(GPT2, lambda w: w.update(whole)) as caught:
-        read(tmp_path)
+        load(tmp_path)
     assert "one of F16, BF16, F32" in str(caught)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(FileNotFoundError, match=r"model\.safetensors"):
-        read(tmp_path)
+        load(tmp_path)
 
 
 # -------------------------------------------------------------------------------------------- names
@@ -656,11 +655,11 @@ def hub(tokenizer, tmp_path, monkeypatch):
 def test_a_published_model_by_its_name(hub, tokenizer):
     model = GPT.from_pretrained("gpt2-medium")
     assert model.config == hub.model.config
-    assert load_tokenizer("gpt2-medium") == tokenizer
+    assert load("gpt2-medium")[1] == tokenizer
     # What is here already is preferred.
     assert hub.asked[0] == ("openai-community/gpt2-medium", "config.json", True)
     with pytest.raises(ValueError, match=r"config\.json=.* that of gpt2-xl"):
-        read("gpt2-xl")
+        load("gpt2-xl")
     assert set(PUBLISHED) == {name for name in PRESETS if name.startswith("gpt2-")}
 
 
@@ -668,12 +667,12 @@ def test_without_a_network_or_the_library_a_folder_is_asked_for(hub, monkeypatch
     (hub.folder / "model.safetensors").unlink()
     layout = r"Name a folder; .* config\.json, model\.safetensors and tokenizer\.json"
     with pytest.raises(FileNotFoundError, match=rf"\(ConnectionError\)\. {layout}"):
-        read("gpt2-small")
+        load("gpt2-small")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(FileNotFoundError, match=rf"needs huggingface_hub .* {layout}"):
         GPT.from_pretrained("gpt2-small")
     with pytest.raises(FileNotFoundError, match=r"no folder gpt3; by name .* gpt2-xl"):
-        read("gpt3")
+        load("gpt3")
 
 
 # ----------------------------------------------------------------------------------- tokenizer.json
@@ -710,7 +709,7 @@ def as_published(tokenizer) -> dict:
 def test_the_published_tokenizer_is_understood(tokenizer, tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(as_published(tokenizer)))
-    assert load_tokenizer(tmp_path) == tokenizer
+    assert pretrained._from_tokenizers(tmp_path / "tokenizer.json") == tokenizer
     try:
         gpt2 = gpt2_tokenizer()
     except FileNotFoundError as error:
@@ -719,7 +718,7 @@ def test_the_published_tokenizer_is_understood(tokenizer, tmp_path):
     assert content["model"]["merges"][0] == "Ġ t"
     assert list(content["model"]["vocab"])[:2] == ["!", '"']
     path.write_text(json.dumps(content))
-    assert load_tokenizer(tmp_path) == gpt2
+    assert pretrained._from_tokenizers(tmp_path / "tokenizer.json") == gpt2
 
 
 def test_the_order_of_the_bytes_is_kept(tmp_path):
@@ -730,7 +729,7 @@ def test_the_order_of_the_bytes_is_kept(tmp_path):
         )
         content = json.dumps(pretrained._to_tokenizers(tokenizer))
         (tmp_path / "tokenizer.json").write_text(content)
-        assert load_tokenizer(tmp_path) == tokenizer
+        assert pretrained._from_tokenizers(tmp_path / "tokenizer.json") == tokenizer
         tokenizers = pytest.importorskip("tokenizers", reason="compares with it")
         theirs = tokenizers.Tokenizer.from_str(content)
         text = "".join(map(chr, range(300))) + "\udfff".replace("\udfff", "€")
@@ -775,7 +774,7 @@ def test_other_tokenizers_are_refused(path, to, tokenizer, tmp_path):
         content["model"]["vocab"]["<|endoftext|>"] = 399  # as if it were a merge
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="is not a byte-level BPE tokenizer of") as it:
-        load_tokenizer(tmp_path)
+        pretrained._from_tokenizers(tmp_path / "tokenizer.json")
     assert "\n" not in str(it.value)
 
 
@@ -816,10 +815,9 @@ class Victim:
         """Its file with this content instead is read, or refused in one line."""
         path, refused = self.folder / name, ""
         path.write_bytes(content)
-        read_it = load_tokenizer if name == "tokenizer.json" else GPT.from_pretrained
         try:
             with unchecked():  # of a setting's type, too, as it is in use
-                read_it(self.folder)
+                load(self.folder)
         except (ValueError, FileNotFoundError) as error:
             refused = str(error)
         if name in self.files:
@@ -883,6 +881,6 @@ def test_what_is_no_table_is_refused(name, content, victim):
     path = victim.folder / name
     path.write_bytes(content)
     with pytest.raises(ValueError, match=name.replace(".", r"\.")) as caught:
-        (load_tokenizer if name.startswith("tok") else read)(victim.folder)
+        load(victim.folder)
     path.write_bytes(victim.files[name])
     assert "\n" not in str(caught.value)

@@ -10,6 +10,7 @@ GPT-2, GPT-3 and a Llama-style model are settings of one class. Chapter 8.
 import math
 import os
 from collections.abc import Sequence
+from importlib import import_module
 
 import torch
 from jaxtyping import Float, Int
@@ -29,7 +30,6 @@ from decoder_only.lm_head import LMHead
 from decoder_only.mlp import MLP, SwiGLU
 from decoder_only.multihead import MultiHeadAttention
 from decoder_only.normalization import LayerNorm, RMSNorm
-from decoder_only.tokenization import BytePairTokenizer
 
 __all__ = ["GPT"]
 
@@ -185,36 +185,27 @@ class GPT(nn.Module):
                     std=hidden_std if hidden else std, generator=generator
                 )
 
+    # What follows is for those who try these names first: `pretrained` stands above this module.
     @classmethod
     def from_pretrained(
         cls,
         folder_or_name: str | os.PathLike[str],
         *,
-        device: torch.device | None = None,
+        device: torch.device | str | None = None,
     ) -> "GPT":
-        """A model from a folder in the layout of `transformers`, or a published one by its name.
-
-        In evaluation mode and the dtype stored. `decoder_only.pretrained.read` says which folders
-        and names work, and raises what can go wrong; `load_tokenizer` there reads the tokenizer.
-        """
-        from decoder_only.pretrained import read
-
-        config, weights = read(folder_or_name)
-        with torch.device("meta"):
-            model = cls(config)
-        model.load_state_dict(weights, assign=True)
-        return model.to(device).eval()
+        """The model of `pretrained.load`, which also returns its tokenizer."""
+        load = import_module("decoder_only.pretrained").load
+        return load(folder_or_name, device=device)[0]
 
     def save_pretrained(
         self,
         folder: str | os.PathLike[str],
-        tokenizer: BytePairTokenizer | None = None,
+        tokenizer: object = None,
         *,
         overwrite: bool = False,
     ) -> None:
-        """Write a folder that `transformers` opens: see `decoder_only.pretrained.export`."""
-        from decoder_only.pretrained import export
-
+        """Write a folder that `transformers` opens: `pretrained.export`."""
+        export = import_module("decoder_only.pretrained").export
         export(self, tokenizer, folder, overwrite=overwrite)
 
     def count_parameters(self) -> int:

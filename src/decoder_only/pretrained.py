@@ -9,9 +9,8 @@ GPT-2 keeps the three projections in one matrix, and multiplies from the other s
 are the one place where foreign names appear. A folder in the layout of `transformers` holds
 config.json, model.safetensors (or the index of several) and tokenizer.json. Chapter 8.
 
-    model = GPT.from_pretrained("gpt2-small")        # or a folder
-    tokenizer = load_tokenizer("gpt2-small")
-    export(model, tokenizer, "folder")               # what `transformers` opens as well
+    model, tokenizer = load("gpt2-small")      # or a folder
+    export(model, tokenizer, "folder")         # which `transformers` opens, and `load`
 """
 
 import json
@@ -27,11 +26,12 @@ import torch
 from einops import EinopsError, parse_shape, rearrange
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from decoder_only.config import GPTConfig
 from decoder_only.engine.checks import require
 from decoder_only.engine.files import read_json, write_atomically
+from decoder_only.model import GPT
 from decoder_only.presets import PRESETS
 from decoder_only.tokenization import GPT2_BYTE_ORDER, GPT2_PATTERN, BytePairTokenizer
 
@@ -439,23 +439,28 @@ def _described(config: GPTConfig) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------- folders
 
 
-def read(folder_or_name: str | os.PathLike[str]) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """The settings and weights of a model in a folder, or of a published one by its name.
+def load(
+    folder_or_name: str | os.PathLike[str], *, device: torch.device | str | None = None
+) -> tuple[GPT, BytePairTokenizer | None]:
+    """A model and its tokenizer from a folder, or a published model by its name.
 
     Names, sizes and types are compared with config.json by the file's table of contents, before a
-    weight is read. `GPT.from_pretrained` makes a model of the result.
+    weight is read.
 
     Args:
         folder_or_name: a folder in the layout of `transformers`, of the gpt2, llama or qwen3
             family, such as `export` writes; or a name in `PUBLISHED`, which is looked up in Hugging
             Face's cache and then fetched, if huggingface_hub is installed.
+        device: where the model shall be; the CPU by default.
 
     Returns:
-        Settings without dropout, and weights under our names, on the CPU, in the dtype stored.
+        The model in evaluation mode and the dtype stored, without dropout. The tokenizer, or None
+        if the folder has no tokenizer.json.
 
     Raises:
         FileNotFoundError: there is no such folder or name, a file is missing, or the network is.
-        ValueError: a file is damaged, or describes a model that `GPT` does not compute.
+        ValueError: a file is damaged, describes a model that `GPT` does not compute, or a tokenizer
+            that is not byte-level BPE of GPT-2's kind.
     """
     folder = _folder_of(folder_or_name)
     settings = _table(folder / "config.json")
@@ -466,9 +471,15 @@ def read(folder_or_name: str | os.PathLike[str]) -> tuple[GPTConfig, dict[str, T
         config = _config(FAMILIES[model_type], settings)
         preset = PRESETS.get(str(folder_or_name), config)
         require("config.json", config, preset.__eq__, f"that of {folder_or_name}")
-        return config, _read_weights(folder, FAMILIES[model_type].weights, config)
+        weights = _read_weights(folder, FAMILIES[model_type].weights, config)
     except (ValueError, SafetensorError) as error:
         raise ValueError(f"{folder} cannot be read: {error!s:.500}") from None
+    with torch.device("meta"):
+        model = GPT(config)
+    model.load_state_dict(weights, assign=True)
+    path = folder / "tokenizer.json"
+    tokenizer = _from_tokenizers(path) if path.exists() else None
+    return model.to(device).eval(), tokenizer
 
 
 def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tensor]:
@@ -504,43 +515,21 @@ def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tens
     return ours
 
 
-def load_tokenizer(folder_or_name: str | os.PathLike[str]) -> BytePairTokenizer | None:
-    """The tokenizer of a model in a folder, or of a published one by its name, as for `read`.
-
-    Returns:
-        None if the folder has no tokenizer.json.
-
-    Raises:
-        FileNotFoundError: there is no such folder or name.
-        ValueError: tokenizer.json is damaged, or is not the byte-level BPE of GPT-2's kind: bytes,
-            merges in the order of their ids, and special tokens.
-    """
-    path = _folder_of(folder_or_name) / "tokenizer.json"
-    if not path.exists():
-        return None
-    content = _table(path)
-    try:
-        return _from_tokenizers(content)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        kind = "a byte-level BPE tokenizer of GPT-2's kind"
-        raise ValueError(f"{path} is not {kind} ({error!r:.500})") from None
-
-
 def export(
-    model: nn.Module,
+    model: GPT,
     tokenizer: BytePairTokenizer | None,
     folder: str | os.PathLike[str],
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write a model and its tokenizer into a folder that `transformers` opens, and `read`.
+    """Write a model and its tokenizer into a folder that `transformers` opens, and `load`.
 
     A model with learned positions becomes a GPT-2, one with rotary positions a Llama, or a Qwen3
     if it normalizes queries and keys. Logits and ids are the same there. Dropout and the way of
     initialization belong to training, and are not kept.
 
     Args:
-        model: a `GPT`.
+        model: its weights are stored in the dtype that they have.
         tokenizer: of at most as many tokens as the model; None writes the model alone.
         folder: is made if it is not there.
         overwrite: whether it may hold files already, of which those named alike are replaced.
@@ -644,22 +633,35 @@ def _to_tokenizers(tokenizer: BytePairTokenizer) -> dict[str, Any]:
     return content | {"pre_tokenizer": cut, "decoder": cut, "model": model}
 
 
-def _from_tokenizers(content: Mapping[str, Any]) -> BytePairTokenizer:
-    model = content["model"]
-    cut = {"use_regex": True, **content["pre_tokenizer"]}
-    done = [model.get("type", "BPE"), content.get("normalizer"), cut | CUT == cut]
-    require("type, normalizer, cut", done, ["BPE", None, True].__eq__, "that of GPT-2")
-    special = sorted((each["id"], each["content"]) for each in content["added_tokens"])
-    names = {name: id for id, name in special}
-    ids = {token: id for token, id in model["vocab"].items() if token not in names}
-    tokens = sorted(ids, key=ids.get)
-    pairs = [pair.split(" ") if type(pair) is str else pair for pair in model["merges"]]
-    order = [*map(ids.get, tokens), *names.values()]
-    same = ["".join(pair) for pair in pairs] == tokens[256:]
-    if not same or order != list(range(len(order))):
-        raise ValueError("its ids are not those of bytes, merges and special tokens")
-    return BytePairTokenizer(
-        [(ids[left], ids[right]) for left, right in pairs],
-        special_tokens=[*names],
-        byte_order=bytes(BYTE_OF[token] for token in tokens[:256]),
-    )
+def _from_tokenizers(path: Path) -> BytePairTokenizer:
+    content = _table(path)
+    try:
+        model = content["model"]
+        cut = {"use_regex": True, **content["pre_tokenizer"]}
+        done = [model.get("type", "BPE"), content.get("normalizer"), cut | CUT == cut]
+        require("type, normalizer, cut", done, ["BPE", None, True].__eq__, "GPT-2's")
+        added = sorted(
+            (each["id"], each["content"]) for each in content["added_tokens"]
+        )
+        special = {token: id for id, token in added}
+        ids = {
+            token: id for token, id in model["vocab"].items() if token not in special
+        }
+        tokens = sorted(ids, key=ids.get)
+        every = [*map(ids.get, tokens), *special.values()]
+        merges = [x.split(" ") if type(x) is str else x for x in model["merges"]]
+        same = [*map("".join, merges)] == tokens[256:]
+        require(
+            "ids",
+            same and every == [*range(len(every))],
+            bool,
+            "bytes, merges, special",
+        )
+        return BytePairTokenizer(
+            [(ids[left], ids[right]) for left, right in merges],
+            special_tokens=[*special],
+            byte_order=bytes(BYTE_OF[token] for token in tokens[:256]),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        kind = "a byte-level BPE tokenizer of GPT-2's kind"
+        raise ValueError(f"{path} is not {kind} ({error!r:.500})") from None
