@@ -44,14 +44,20 @@ def server(folder: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=8000)
-    port = parser.parse_args().port
+    parser.add_argument("--port", default="8000")
+    said = parser.parse_args().port
+    if not said.isdecimal() or not 0 < int(said) < 2**16:
+        raise SystemExit(
+            f"decoder-only: {said!r} is no port; choose one from 1024 to 65535: "
+            "make serve PORT=8000"
+        )
+    port = int(said)
     try:
         running = server(ROOT / "_build" / "html", port)
     except OSError as error:
         raise SystemExit(
             f"decoder-only: port {port} cannot be used ({error.strerror}); "
-            f"choose another: make serve PORT={port + 1}"
+            f"choose another: make serve PORT={8000 if port == 2**16 - 1 else port + 1}"
         ) from None
     print(f"The book is at http://127.0.0.1:{port}/ (stop with Control-C)", flush=True)
     try:
