@@ -35,7 +35,6 @@ from decoder_only.laws import PUBLISHED
 from decoder_only.model import GPT, GPTConfig
 from decoder_only.recipes import RECIPES
 from decoder_only.stories import StoryLanguage
-from decoder_only.stories.language import SIZES
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig
 
@@ -235,16 +234,15 @@ def test_a_run_that_was_stopped_goes_on(kind, text, tmp_path, capfd):
 def test_a_resumed_run_keeps_its_settings(text, tmp_path, capfd):
     run("train", "--text", text, *NINE, "--out", tmp_path / "run")
     capfd.readouterr()
-    for option in (
-        ("--lr", "20"),
-        ("--d-model", "8"),
-        ("--seed", "3"),
-        ("--overwrite",),
-    ):
+    for option in (("--d-model", "8"), ("--overwrite",), ("--language", "full")):
         message = refused(capfd, "train", "--resume", tmp_path / "run", *option)
         assert "goes on with the settings that the run was begun with" in message
-    message = refused(capfd, "train", "--resume", tmp_path / "run", "--steps", "8")
-    assert "was begun with 9, and may take more, not fewer" in message
+    for option in (("--lr", "20"), ("--seed", "3"), ("--steps", "8")):
+        message = refused(capfd, "train", "--resume", tmp_path / "run", *option)
+        assert "run was begun with " in message
+    text.write_text(LINE * 39 + "The end of it.\n" * 5)
+    message = refused(capfd, "train", "--resume", tmp_path / "run", "--steps", "10")
+    assert "was begun with other " in message
     assert "holds no run" in refused(capfd, "train", "--resume", tmp_path / "nothing")
 
 
@@ -286,7 +284,7 @@ def test_what_cannot_be_prepared_is_named(text, tmp_path, capfd):
     assert run("prepare", text, "--out", "tokens", "--tokenizer=280", "--quiet") == 0
     capfd.readouterr()
     message = refused(capfd, "train", "--text", "tokens", *SMALL, "--vocab-size=257")
-    assert "vocab_size=257 cannot work: 280 tokens are made already" in message
+    assert "vocab_size=257 cannot work: it must be 280 or more" in message
     message = refused(capfd, "train", "--text", "empty", *SMALL)
     assert "give a folder that `decoder-only prepare` made" in message
 
@@ -782,7 +780,7 @@ def test_a_reader_who_has_gone_is_no_reason_to_complain():
 # --------------------------------------------------------------------------------------- suggested
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", StoryLanguage.SIZES)
 def test_suggested_prompts_begin_stories_of_every_language(name):
     readme = (Path(__file__).parent.parent / "README.md").read_text()
     prompts = re.findall(
@@ -972,3 +970,20 @@ def test_stories_are_judged_and_nothing_else(kind, trained, capfd):
     lines = capfd.readouterr().out.splitlines()
     assert lines[-1] == "0 of 3 stories lie in the language"
     assert sum("leaves the language at letter" in line for line in lines) == 3
+
+
+def test_an_exported_run_is_sampled_and_counted_like_the_run(trained, capfd):
+    words = ["--seed=3", "--max-new-tokens=6", "--prompt=The", "--raw"]
+    assert run("export", "--run", trained, "--out", "our model") == 0
+    [suggestion] = suggested(capfd.readouterr().out)
+    assert run(*suggestion, *words) == 0
+    exported = capfd.readouterr().out
+    assert run("sample", "--run", trained, *words) == 0
+    assert capfd.readouterr().out == exported
+    assert (
+        told(capfd, "info", "our model")["Shape"]
+        == told(capfd, "info", trained)["Shape"]
+    )
+    assert "is not empty" in refused(
+        capfd, "export", "--run", trained, "--out", "our model"
+    )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from decoder_only import presets, scaling
+from decoder_only import presets, pretrained, scaling
 from decoder_only.cli.options import option
 from decoder_only.cli.words import line, shape, short
 from decoder_only.config import GPTConfig
@@ -19,7 +19,8 @@ def info(name: Positional[Annotated[str, option("RUN|MODEL")]]) -> None:
     """Count a model: its parameters, operations and bytes, and how a run went.
 
     Args:
-        name: Folder of a run; or a model, as gpt2-small; or a recipe of `train`, as stories-cpu.
+        name: Folder of a run, or one that `export` made; or a model, as gpt2-small; or a recipe of
+            `train`, as stories-cpu.
     """
     config, details = _described(name)
     length, parts = config.context_length, scaling.count_parameters(config)
@@ -68,6 +69,8 @@ def _described(name: str) -> tuple[GPTConfig, Mapping[str, object]]:
             f"{name} is neither a run's folder nor a model; choose one of "
             f"{', '.join([*presets.PRESETS, *RECIPES])}"
         )
+    if any(Path(name).glob("model*.safetensors*")):
+        return pretrained.load(name)[0].config, {}
     saved = checkpoint.read_config(name)
     try:
         return GPTConfig(**saved["model"]), saved

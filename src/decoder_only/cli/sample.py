@@ -6,13 +6,15 @@ from typing import Annotated
 
 import torch
 
-from decoder_only import recipes
+from decoder_only import pretrained, recipes
 from decoder_only.cli.options import Device, Flag, option
 from decoder_only.cli.words import show
 from decoder_only.engine import checkpoint
 from decoder_only.engine.hardware import choose_device
 from decoder_only.generation import write
+from decoder_only.model import GPT
 from decoder_only.stories import Explanation
+from decoder_only.tokenization import BytePairTokenizer
 
 
 def sample(
@@ -33,7 +35,7 @@ def sample(
     """Let a trained model write.
 
     Args:
-        run: Folder of the run, as `train` printed it.
+        run: Folder of the run, as `train` printed it, or one that `export` made, or `gpt2-small`.
         prompt: What the texts begin with.
         count: Number of texts.
         max_new_tokens: Length at most; a text may end by itself before.
@@ -47,16 +49,15 @@ def sample(
         language: Which language judges.
         raw: Print the texts as they are, whatever they would do to a terminal.
     """
-    saved = checkpoint.load(run, device=choose_device(device))
-    data = saved.config.get("data", {})
+    model, tokenizer, data = _opened(run, choose_device(device))
     if language is not None:
         data = {"kind": "stories", "language": language}
     stories = recipes.language_of(data)
     if judge and stories is None:
         raise ValueError(f"{run} has not learned stories; --language NAME may judge it")
     texts = write(
-        saved.model,
-        saved.tokenizer,
+        model,
+        tokenizer,
         ("" if stories else "\n") if prompt is None else prompt,
         count=count,
         max_new_tokens=max_new_tokens,
@@ -75,6 +76,21 @@ def sample(
     if judge:
         inside = sum(verdict.in_language for verdict in verdicts)
         print(f"{inside} of {count} stories lie in the language")
+
+
+def _opened(
+    run: Path, device: torch.device
+) -> tuple[GPT, BytePairTokenizer, dict[str, object]]:
+    """The model of a run, of an exported folder, or of the field, and what it was trained on."""
+    if any(run.glob("model*.safetensors*")) or str(run) in pretrained.PUBLISHED:
+        model, tokenizer = pretrained.load(run, device=device)
+        if tokenizer is None:
+            raise ValueError(
+                f"{run} has no tokenizer.json, without which nothing is read"
+            )
+        return model, tokenizer, {}
+    saved = checkpoint.load(run, device=device)
+    return saved.model, saved.tokenizer, saved.config.get("data", {})
 
 
 def _in_short(said: Explanation) -> str:
