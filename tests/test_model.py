@@ -234,7 +234,7 @@ def test_order_is_known_from_positions_and_mask_alone(settings, monkeypatch):
     monkeypatch.setattr(
         multihead,
         "attend",
-        lambda *x, causal, **options: attend(*x, causal=False, **options),
+        lambda *x, **options: attend(*x, causal=False, **options),
     )
     if settings["positions"] == "none":
         assert difference() < 1e-12
@@ -770,39 +770,29 @@ def test_compiled_code_equals_eager_and_stays_tied():
 
 
 @pytest.mark.parametrize(
-    ("ids", "error", "message"),
+    ("ids", "message"),
     [
         (
             torch.zeros(5, dtype=torch.long),
-            ValueError,
-            r"\(batch, sequence\), got \(5,\).*ids\[None\]",
+            r"ids.shape=\(5,\) cannot work.* \(batch, sequence\);.*ids\[None\]",
         ),
-        (torch.zeros(1, 2, 3, dtype=torch.long), ValueError, r"got \(1, 2, 3\)"),
-        (
-            torch.zeros(2, 3),
-            TypeError,
-            r"int32 or int64, got torch.float32; use ids.long\(\)",
-        ),
+        (torch.zeros(1, 2, 3, dtype=torch.long), r"ids.shape=\(1, 2, 3\) cannot"),
+        (torch.zeros(2, 3), r"ids.dtype=torch.float32 cannot.* torch.int64"),
+        (torch.zeros(2, 3).bool(), r"ids.dtype=torch.bool cannot.* torch.int64"),
         (
             torch.full((2, 3), V),
-            IndexError,
-            rf"id {V} is outside the vocabulary of {V}",
+            rf"an id={V} cannot.* in 0\.\.{V - 1}; was .* another tokenizer",
         ),
-        (
-            torch.full((2, 3), -1),
-            IndexError,
-            rf"id -1 is outside the vocabulary of {V}",
-        ),
+        (torch.full((2, 3), -1), rf"an id=-1 cannot.* in 0\.\.{V - 1}"),
         (
             torch.zeros(1, 10, dtype=torch.long),
-            ValueError,
-            r"10 positions .* table of 9 learned",
+            r"ids.shape\[1\]=10 cannot.* at most 9 for learned positions",
         ),
     ],
-    ids=["one axis", "three axes", "float", "too large", "negative", "too long"],
+    ids=["one axis", "three axes", "float", "bool", "large", "negative", "too long"],
 )
-def test_ids_that_cannot_work_are_named(ids, error, message):
-    with unchecked(), pytest.raises(error, match=message):
+def test_ids_that_cannot_work_are_named(ids, message):
+    with unchecked(), pytest.raises(ValueError, match=message):
         build()(ids)
 
 
