@@ -258,23 +258,15 @@ def test_text_is_prepared_once_and_learned_from(text, tmp_path, capfd):
     assert run("train", "--resume", "a", "--quiet") == 0
 
 
-@pytest.mark.parametrize("source", ["-", "shakespeare", "hf:some/stories"])
+@pytest.mark.parametrize("source", ["-", "shakespeare"])
 def test_other_sources_can_be_prepared(source, monkeypatch, capfd):
     monkeypatch.setattr(
         cli.sys, "stdin", type("", (), {"buffer": io.BytesIO(LINE.encode() * 9)})()
     )
     monkeypatch.setattr(cli, "tiny_shakespeare", lambda: LINE * 9)
-    asked = []
-
-    def documents(name, *, column):
-        asked.append((name, column))
-        return iter([LINE] * 9)
-
-    monkeypatch.setattr(cli, "huggingface_documents", documents)
-    words = (source, "--out", "tokens", "--tokenizer=257", "--column=story", "--quiet")
+    words = (source, "--out", "tokens", "--tokenizer=257", "--quiet")
     assert run("prepare", *words) == 0
     assert "tokens of 1.00 bytes" in capfd.readouterr().out
-    assert asked == ([("some/stories", "story")] if "hf" in source else [])
 
 
 def test_what_cannot_be_prepared_is_named(text, tmp_path, capfd):

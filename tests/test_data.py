@@ -2,7 +2,9 @@
 
 import hashlib
 import itertools
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,19 +127,22 @@ def test_stories_become_corpora_with_their_exact_score():
     assert other.fingerprint != train.fingerprint
 
 
-@given(st.text(min_size=2), st.floats(0.01, 0.99))
-def test_a_text_is_cut_in_two_by_position(text, share):
-    if not 0 < int(len(text) * share) < len(text):
-        with pytest.raises(ValueError, match="cannot be split"):
-            split_text(text, share)
-        return
-    train, validation = split_text(text, share)
-    assert train + validation == text
-    assert len(train) == int(len(text) * share)
+@given(st.text(), st.floats(0.01, 0.99))
+def test_a_text_is_cut_in_two_where_a_character_begins(text, share):
+    wanted, n_bytes = int(len(text.encode()) * share), len(text.encode())
+    try:
+        train, validation = split_text(text, share)
+    except ValueError:
+        assert not 0 < wanted < n_bytes - 3  # a character has four bytes at most
+    else:
+        assert train + validation == text
+        assert 0 <= len(train.encode()) - wanted <= 3
 
 
 def test_an_impossible_share_is_refused():
-    with pytest.raises(ValueError, match=r"train_share=1.5 must lie between 0 and 1"):
+    with pytest.raises(
+        ValueError, match=r"train_share=1.5 cannot work: it must be between 0"
+    ):
         split_text("abc", 1.5)
 
 
@@ -317,7 +322,7 @@ def test_text_is_read_as_utf_8(tmp_path):
 def test_what_is_no_text_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none.txt does not exist"):
         read_text(tmp_path / "none.txt")
-    with pytest.raises(ValueError, match="is a folder; give one text file"):
+    with pytest.raises(ValueError, match=r"is a folder; .* decoder-only prepare"):
         read_text(tmp_path)
     (tmp_path / "empty.txt").touch()
     with pytest.raises(ValueError, match="is empty"):
@@ -325,6 +330,21 @@ def test_what_is_no_text_is_refused(tmp_path):
     (tmp_path / "latin.txt").write_bytes("Zoë".encode("latin-1"))
     with pytest.raises(ValueError, match="is not UTF-8 text: byte 2 is 0xeb"):
         read_text(tmp_path / "latin.txt")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_may_never_end_is_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/urandom")):
+        with pytest.raises(ValueError, match=f"{path} is a device or a pipe"):
+            read_text(path)
+
+
+def test_a_text_too_large_for_memory_is_refused(tmp_path):
+    with (tmp_path / "sparse.txt").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(ValueError, match=r"more than 2 GB; .* decoder-only prepare"):
+        read_text(tmp_path / "sparse.txt")
 
 
 @pytest.fixture
@@ -361,6 +381,11 @@ def test_shakespeare_is_found_where_the_environment_says(
     shakespeare.rename(tmp_path / "tinyshakespeare.txt")
     assert tiny_shakespeare(url="file:///nowhere").startswith("First Citizen")
     assert not (tmp_path / "cache").exists()
+
+
+def test_shakespeare_is_not_lost_where_it_cannot_be_kept(shakespeare, tmp_path):
+    (tmp_path / "cache").write_text("a file, in which no folder can be made")
+    assert tiny_shakespeare(url=shakespeare.as_uri()).startswith("First Citizen")
 
 
 def test_shakespeare_that_can_be_neither_found_nor_fetched(shakespeare, tmp_path):

@@ -42,7 +42,7 @@ from decoder_only.engine import checkpoint
 from decoder_only.engine.distributed import Process, agreed, joined
 from decoder_only.engine.hardware import DEVICES, choose_device, describe, known_device
 from decoder_only.engine.monitor import History
-from decoder_only.engine.shards import huggingface_documents, open_shards, prepare
+from decoder_only.engine.shards import open_shards, prepare
 from decoder_only.generation import write
 from decoder_only.laws import PUBLISHED
 from decoder_only.lm_head import bits_per_byte
@@ -274,15 +274,13 @@ class Prepare:
 
     source: tyro.conf.Positional[tuple[str, ...]]
     """UTF-8 files; or one folder, whose .txt and .md files are taken; or `-` for standard input; or
-    `shakespeare`; or `hf:NAME`, a text dataset of the Hugging Face Hub."""
+    `shakespeare`."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """Folder for the tokens, new or empty."""
     tokenizer: Annotated[str, _option("gpt2|V|DIR", "4096")] = "4096"
     """`gpt2`; or a vocabulary size, to be learned from the text; or a run's folder, for its own."""
     train_share: Annotated[float, _option("SHARE", "0.9")] = 0.9
-    """How much of the text is to train on; the rest is held out."""
-    column: Annotated[str, _option("NAME", "text")] = "text"
-    """Where a row of a dataset keeps its text."""
+    """How much of each text is to train on; its end is held out."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Take the place of tokens that are in the folder already."""
     quiet: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -395,8 +393,6 @@ def _source(options: Prepare) -> object:
         return sys.stdin.buffer
     if words == ("shakespeare",) and not Path("shakespeare").exists():
         return io.StringIO(tiny_shakespeare())
-    if len(words) == 1 and words[0].startswith("hf:"):
-        return huggingface_documents(words[0][3:], column=options.column)
     paths = [Path(word) for word in words]
     return paths[0] if len(paths) == 1 else paths
 

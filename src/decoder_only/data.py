@@ -18,32 +18,41 @@ predicted from something that says "a text begins here".
 Chapter 9.
 """
 
+import codecs
+import contextlib
 import hashlib
 import math
 import os
+import shlex
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from decoder_only.engine.checks import require
+
 __all__ = [
     "END_OF_TEXT",
     "IGNORED",
     "Corpus",
+    "check_text_file",
     "document_corpus",
     "evaluation_batches",
+    "next_character",
+    "read_chunks",
     "read_text",
     "split_text",
     "story_corpora",
     "text_corpus",
+    "text_files",
     "tiny_shakespeare",
     "training_batch",
 ]
@@ -55,6 +64,9 @@ IGNORED = -1
 _SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 _SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 _SHAKESPEARE_BYTES = 1_115_394
+_SUFFIXES = (".txt", ".md")
+_LARGEST_TEXT = 2_000_000_000
+_CHUNK = 2**17
 
 
 @runtime_checkable
@@ -225,20 +237,29 @@ def story_corpora(
 def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
     """A text cut in two by position: the beginning to train on, the end to validate on.
 
+    Args:
+        text: The whole.
+        train_share: Share of its bytes to train on; the cut is where a character begins.
+
     Raises:
         ValueError: The share is not between 0 and 1, or a part would be empty.
     """
-    if not 0 < train_share < 1:
-        raise ValueError(
-            f"train_share={train_share} must lie between 0 and 1, such as 0.9"
-        )
-    cut = int(len(text) * train_share)
-    if not 0 < cut < len(text):
+    require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
+    content = text.encode()
+    cut = next_character(content, int(len(content) * train_share))
+    if not 0 < cut < len(content):
         raise ValueError(
             f"a text of {len(text)} characters cannot be split at {train_share:.0%}; "
             "give a longer text"
         )
-    return text[:cut], text[cut:]
+    return content[:cut].decode(), content[cut:].decode()
+
+
+def next_character(content: bytes, at: int) -> int:
+    """The first place in UTF-8 text, from ``at`` on, where a character begins."""
+    while at < len(content) and content[at] & 0xC0 == 0x80:
+        at += 1
+    return at
 
 
 def training_batch(
@@ -335,23 +356,90 @@ def read_text(path: str | Path) -> str:
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It is a folder, is empty, or is not UTF-8.
+        ValueError: It is a folder, a device or a pipe, is empty, too large for memory, or is not
+            UTF-8.
     """
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give one text file")
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist (looked in {Path.cwd()})")
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
+    check_text_file(path)
+    if path.stat().st_size > _LARGEST_TEXT:
         raise ValueError(
-            f"{path} is not UTF-8 text: byte {error.start} is "
-            f"0x{error.object[error.start]:02x}; convert it to UTF-8 first"
-        ) from None
+            f"{path} has more than {_LARGEST_TEXT / 1e9:.0f} GB; make tokens of it first, and "
+            f"learn from those: decoder-only prepare {shlex.quote(str(path))} --out tokens"
+        )
+    with path.open("rb") as file:
+        text = "".join(read_chunks(file, str(path)))
     if not text:
         raise ValueError(f"{path} is empty; give a file with text")
     return text
+
+
+def read_chunks(
+    file: BinaryIO, name: str, first: int = 0, last: int | None = None
+) -> Iterator[str]:
+    """The UTF-8 text of an open file, line ends as they are, in pieces.
+
+    Args:
+        file: Open for reading bytes.
+        name: What an error calls it.
+        first, last: From which byte on, and up to which; by default all.
+
+    Raises:
+        ValueError: It is not UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    file.seek(first)
+    block = b"\n"
+    while block:
+        block = file.read(_CHUNK if last is None else min(_CHUNK, last - file.tell()))
+        try:
+            yield decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            at = file.tell() - len(error.object) + error.start
+            raise ValueError(
+                f"{name} is not UTF-8 text: byte {at} is "
+                f"0x{error.object[error.start]:02x}; convert it to UTF-8 first"
+            ) from None
+
+
+def check_text_file(path: Path) -> None:
+    """Refuse what is not a file, before it is opened: a device may never end, a pipe may hang.
+
+    Raises:
+        FileNotFoundError: There is nothing there.
+        ValueError: It is a folder, a device or a pipe.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist (looked in {Path.cwd()})")
+    if path.is_dir():
+        raise ValueError(
+            f"{path} is a folder; make tokens of its texts first, and learn from those: "
+            f"decoder-only prepare {shlex.quote(str(path))} --out tokens"
+        )
+    if not path.is_file():
+        raise ValueError(
+            f"{path} is a device or a pipe, not a file; read a pipe as standard input: "
+            "decoder-only prepare - --out tokens"
+        )
+
+
+def text_files(folder: Path) -> list[Path]:
+    """The .txt and .md files in a folder, at any depth, in the order of their paths.
+
+    Raises:
+        FileNotFoundError: There are none.
+    """
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*"))
+    visible = [
+        folder / name
+        for name in names
+        if name.suffix.lower() in _SUFFIXES and (folder / name).is_file()
+        if not any(part.startswith(".") for part in name.parts)
+    ]
+    if not visible:
+        raise FileNotFoundError(
+            f"{folder} holds no text: no file there ends in {' or '.join(_SUFFIXES)}"
+        )
+    return visible
 
 
 def tiny_shakespeare(
@@ -370,7 +458,7 @@ def tiny_shakespeare(
 
     Raises:
         ValueError: The file that was found or downloaded is not the expected one.
-        OSError: It was not found, and cannot be downloaded or stored.
+        OSError: It was not found, and cannot be downloaded.
     """
     name = "tinyshakespeare.txt"
     if cache is None:
@@ -394,10 +482,11 @@ def tiny_shakespeare(
             f"({error}); download it elsewhere and put it there"
         ) from None
     _checked_shakespeare(content, url)
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    aside = cached.with_name(f"{name}.{os.getpid()}.part")
-    aside.write_bytes(content)
-    os.replace(aside, cached)
+    with contextlib.suppress(OSError):  # without a cache it is downloaded again
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        aside = cached.with_name(f"{name}.{os.getpid()}.part")
+        aside.write_bytes(content)
+        os.replace(aside, cached)
     return content.decode()
 
 
