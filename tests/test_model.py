@@ -766,6 +766,64 @@ def test_compiled_code_equals_eager_and_stays_tied():
     compile_and_compare("inductor", n_layers=1, n_variants=1)
 
 
+GRAPHS = """
+import tempfile, torch
+import torch.distributed as dist
+from torch._dynamo.testing import CompileCounter
+from torch._dynamo.utils import counters
+from torch.nn.parallel import DistributedDataParallel
+from decoder_only import GPT, GPTConfig
+from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
+
+shape = dict(vocab_size=19, context_length=16, d_model=128, n_layers=4, n_heads=4)
+ids = torch.randint(19, (2, 17), generator=torch.Generator().manual_seed(0))
+
+
+class Loss(torch.nn.Module):
+    def __init__(self, sliced=False, recompute=False, **settings):
+        super().__init__()
+        self.model, self.sliced = GPT(GPTConfig(**shape, **settings)), sliced
+        self.model.recompute = recompute
+
+    def forward(self, ids):
+        if not self.sliced:
+            return next_token_loss(self.model(ids[:, :-1]), ids[:, 1:])
+        x, weight = self.model.hidden(ids[:, :-1]), self.model.head_weight
+        return sliced_next_token_loss(x, weight, ids[:, 1:], n_slices=3)
+
+
+def n_graphs(loss, wrap=lambda compiled: compiled):
+    torch._dynamo.reset()
+    counters.clear()
+    counter = CompileCounter()
+    model = wrap(torch.compile(loss, backend=counter))
+    for _ in range(3):
+        model(ids).backward()
+    assert not counters["graph_break"], counters
+    return counter.frame_count
+
+
+windows = dict(windows=(None, 4), positions="rotary", dropout=0.1)
+assert n_graphs(Loss()) == 1
+assert n_graphs(Loss(recompute=True, **windows)) == 1
+assert n_graphs(Loss(sliced=True, recompute=True, tied=False, soft_cap=5.0)) == 1
+store = f"file://{tempfile.mktemp()}"
+dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+# Dynamo cuts a graph where DDP's buckets end, so that the first are averaged while the others
+# are still being computed. Told not to, it makes one graph here too.
+assert n_graphs(Loss(), DistributedDataParallel) > 1
+torch._dynamo.config.optimize_ddp = False
+assert n_graphs(Loss(), DistributedDataParallel) == 1
+assert n_graphs(Loss(sliced=True, recompute=True, **windows), DistributedDataParallel) == 1
+"""
+
+
+def test_training_is_one_graph_without_a_break():
+    """Recomputed, in slices, with windows and dropout; in DDP, if that does not ask for more."""
+    run = subprocess.run([sys.executable, "-c", GRAPHS], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 # ------------------------------------------------------------------------------------------- errors
 
 

@@ -68,7 +68,9 @@ class LearnedPositions(nn.Module):
         self, x: Float[Tensor, "b s d"], positions: Int[Tensor, "*b s"] | None = None
     ) -> Float[Tensor, "b s d"]:
         """Add to every vector the row of its position, 0 to S - 1 by default."""
-        return x + F.embedding(_or_from_zero(positions, x), self.weight)
+        if positions is None:
+            return x + self.weight[: x.shape[1]]
+        return x + F.embedding(positions, self.weight)
 
 
 def sinusoids(
@@ -115,8 +117,11 @@ class SinusoidalPositions(nn.Module):
         self, x: Float[Tensor, "b s d"], positions: Int[Tensor, "*b s"] | None = None
     ) -> Float[Tensor, "b s d"]:
         """Add to every vector the sinusoids of its position, 0 to S - 1 by default."""
-        settings = {"d_model": self.d_model, "base": self.base, "dtype": x.dtype}
-        waves = sinusoids(_or_from_zero(positions, x), **settings)
+        if positions is None:
+            positions = torch.arange(x.shape[1], device=x.device)
+        waves = sinusoids(
+            positions, d_model=self.d_model, base=self.base, dtype=x.dtype
+        )
         return math.sqrt(self.d_model) * x + waves
 
 
@@ -174,7 +179,3 @@ def _angles(
     dtype = torch.promote_types(dtype, torch.float32)
     plane = torch.arange(0, dimension, 2, dtype=dtype, device=positions.device)
     return positions[..., None].to(dtype) * base ** (-plane / dimension)
-
-
-def _or_from_zero(positions: Tensor | None, x: Tensor) -> Tensor:
-    return torch.arange(x.shape[1], device=x.device) if positions is None else positions

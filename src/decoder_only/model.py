@@ -9,6 +9,7 @@ GPT-2, GPT-3 and a Llama-style model are settings of one class. Chapter 8.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -26,6 +27,7 @@ from decoder_only.embeddings import (
     rotations,
 )
 from decoder_only.engine.checks import require
+from decoder_only.generation import generate
 from decoder_only.lm_head import LMHead
 from decoder_only.mlp import MLP, SwiGLU
 from decoder_only.multihead import MultiHeadAttention
@@ -112,16 +114,13 @@ class GPT(nn.Module):
         """What the head reads: the residual stream after the last norm. See `forward`."""
         self._check(ids, cache)
         length, empty = ids.shape[1], [None] * len(self.blocks)
-        if cache is None:
-            positions = torch.arange(length, device=ids.device)
-        else:
-            positions = cache[0].positions(length)
+        positions = None if cache is None else cache[0].positions(length)
         x = self.embedding(ids)
         if self.positions is not None:
             x = self.positions(x, positions)
         x = self.dropout(x)
         # What is the same in all blocks is made once: the angles, and a mask for each window.
-        turns, masks = self._turns(positions, x.dtype), {}
+        turns, masks = self._turns(x, positions), {}
         for block, store in zip(self.blocks, cache or empty, strict=True):
             window = block.attention.window
             if window not in masks:
@@ -137,6 +136,12 @@ class GPT(nn.Module):
     def head_weight(self) -> Float[Tensor, "v d"]:
         """The matrix that the head reads, the token embedding's if they are tied."""
         return self.embedding.weight if self.config.tied else self.head.weight
+
+    def generate(
+        self, ids: Int[Tensor, "b s"] | Sequence[Int[Tensor, "_"]], **settings: Any
+    ) -> Int[Tensor, "b _"] | list[Int[Tensor, "_"]]:
+        """Continue each row of ids; see `decoder_only.generation.generate` for the settings."""
+        return generate(self, ids, **settings)
 
     def new_cache(
         self,
@@ -223,12 +228,14 @@ class GPT(nn.Module):
             for id in (int(ids.min()), int(ids.max())):
                 require("an id", id, lambda id: 0 <= id < limit, wanted)
 
-    def _turns(self, positions: Tensor, dtype: torch.dtype) -> Tensor | None:
+    def _turns(self, x: Tensor, positions: Tensor | None) -> Tensor | None:
         attention = self.blocks[0].attention
         if attention.rotary_base is None:
             return None
+        if positions is None:
+            positions = torch.arange(x.shape[1], device=x.device)
         settings = {"head_dim": attention.head_dim, "base": attention.rotary_base}
-        return rotations(positions, **settings, dtype=dtype)
+        return rotations(positions, **settings, dtype=x.dtype)
 
 
 def _mask(
