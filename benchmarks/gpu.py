@@ -12,9 +12,9 @@ Its parts:
 - counts: memory of training and time of writing, as `scaling` counts them and as measured, for
   both models without compiling.
 - optimizers: the modern small model on the stories, AdamW and Muon, the same tokens; losses.
-- shakespeare: the preset `shakespeare-gpu`, three seeds; nats per character over the whole
+- shakespeare: the recipe `shakespeare-gpu`, three seeds; nats per character over the whole
   validation set.
-- stories: the preset `stories-gpu` for twenty minutes; loss against the exact floor.
+- stories: the recipe `stories-gpu` for twenty minutes; loss against the exact floor.
 
 Results are printed, and written to `benchmarks/results/gpu.json` part by part, so that a run that
 is cut off leaves what it has.
@@ -348,7 +348,7 @@ def optimizers(device: torch.device, dry_run: bool) -> list[Row]:
     return rows
 
 
-# ---------------------------------------------------------------------------------------- presets
+# ---------------------------------------------------------------------------------------- recipes
 
 
 def command(*words: str) -> tuple[list[dict], float]:
@@ -377,7 +377,7 @@ def shakespeare(text: Path, dry_run: bool) -> list[Row]:
         log, seconds = command(
             "--text",
             str(text),
-            "--preset=shakespeare-gpu",
+            "--recipe=shakespeare-gpu",
             f"--seed={seed}",
             *shrunk(dry_run),
         )
@@ -394,11 +394,10 @@ def shakespeare(text: Path, dry_run: bool) -> list[Row]:
 
 
 def stories(device: torch.device, minutes: float, dry_run: bool) -> list[Row]:
-    """The preset, with as many steps as fit into the time; a short run tells how many."""
-    options = ["--preset=stories-gpu", *shrunk(dry_run)]
+    """The recipe, with as many steps as fit into the time; a short run tells how many."""
+    options = ["--recipe=stories-gpu", *shrunk(dry_run)]
     if dry_run:
-        few = {"n_train": 50, "n_validation": 5}
-        cli.PRESETS["stories-gpu"]["data"].update(few)
+        options.append("--stories=50")
         n_steps = 4
     else:
         log, _ = command(*options, "--steps=200", "--evaluate-every=1000")

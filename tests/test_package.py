@@ -57,7 +57,7 @@ AROUND = {
     "engine.hardware",
 }
 # Tools that every chapter uses and none explains.
-TOOLS = {"stored", "cli", "show.plots", "show.notebook"}
+TOOLS = {"stored", "cli", "recipes", "show.architecture", "show.plots", "show.notebook"}
 
 MODULES = layout.modules()
 every_module = pytest.mark.parametrize("module", MODULES)

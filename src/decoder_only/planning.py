@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decoder_only.config import GPTConfig
 from decoder_only.engine.hardware import Device
 from decoder_only.laws import JointLaw, KaplanLaw
+from decoder_only.presets import MODERN
 from decoder_only.scaling import count_flops, count_parameters, training_bytes
 
 __all__ = ["Plan", "plan_training", "shape_for"]
@@ -41,12 +42,7 @@ def shape_for(
             d_model=d_model,
             n_layers=n_layers,
             n_heads=d_model // 64,
-            positions="rotary",
-            norm="rms",
-            activation="squared_relu",
-            qk_norm=True,
-            bias=False,
-            initialization="zero",
+            **MODERN,
         )
 
     best = None
