@@ -220,9 +220,9 @@ class GPT(nn.Module):
         *,
         device: torch.device | str | None = None,
     ) -> "GPT":
-        """The model of `pretrained.load`, which also returns its tokenizer."""
-        load = import_module("decoder_only.pretrained").load
-        return load(folder_or_name, device=device)[0]
+        """A model that is stored or published: `pretrained.load_model`."""
+        load_model = import_module("decoder_only.pretrained").load_model
+        return load_model(folder_or_name, device=device)
 
     def save_pretrained(
         self,
