@@ -987,3 +987,11 @@ def test_an_exported_run_is_sampled_and_counted_like_the_run(trained, capfd):
     assert "is not empty" in refused(
         capfd, "export", "--run", trained, "--out", "our model"
     )
+
+
+def test_a_text_is_streamed_as_it_is_written(trained, capfd):
+    words = ["--seed=3", "--max-new-tokens=9", "--prompt=The", "--raw"]
+    assert run("sample", "--run", trained, *words) == 0
+    at_once = capfd.readouterr().out
+    assert run("sample", "--run", trained, *words, "--stream") == 0
+    assert capfd.readouterr().out == at_once

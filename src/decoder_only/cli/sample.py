@@ -1,17 +1,17 @@
 """The command `sample`."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import torch
 
-from decoder_only import pretrained, recipes
+from decoder_only import generation, pretrained, recipes
 from decoder_only.cli.options import Device, Flag, option
-from decoder_only.cli.words import show
+from decoder_only.cli.words import show, visible
 from decoder_only.engine import checkpoint
 from decoder_only.engine.hardware import choose_device
-from decoder_only.generation import write
 from decoder_only.model import GPT
 from decoder_only.stories import Explanation
 from decoder_only.tokenization import BytePairTokenizer
@@ -30,6 +30,7 @@ def sample(
     device: Device = None,
     judge: Flag = False,
     language: Annotated[str | None, option("NAME", "the run's")] = None,
+    stream: Flag = False,
     raw: Flag = False,
 ) -> None:
     """Let a trained model write.
@@ -47,6 +48,7 @@ def sample(
         judge: Say of each story at which letter it leaves its language, and in the end how many
             do not.
         language: Which language judges.
+        stream: Print a single text while it is written, as a terminal gets it in any case.
         raw: Print the texts as they are, whatever they would do to a terminal.
     """
     model, tokenizer, data = _opened(run, choose_device(device))
@@ -55,26 +57,33 @@ def sample(
     stories = recipes.language_of(data)
     if judge and stories is None:
         raise ValueError(f"{run} has not learned stories; --language NAME may judge it")
-    texts = write(
-        model,
-        tokenizer,
-        ("" if stories else "\n") if prompt is None else prompt,
-        count=count,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        generator=torch.Generator().manual_seed(seed),
-        from_start=stories is not None,
-    )
-    verdicts = [stories.explain(text) if stories else "" for text in texts]
-    for text, verdict in zip(texts, verdicts, strict=True):
-        if raw:
+    asked = model, tokenizer, ("" if stories else "\n") if prompt is None else prompt
+    settings = {
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "generator": torch.Generator().manual_seed(seed),
+        "from_start": stories is not None,
+    }
+    as_it_comes = count == 1 and (stream or sys.stdout.isatty())
+    if as_it_comes:
+        texts = [""]
+        for piece in generation.stream(*asked, **settings):
+            print(piece if raw else visible(piece), end="", flush=True)
+            texts[0] += piece
+        print()
+    else:
+        texts = generation.write(*asked, count=count, **settings)
+    inside = 0
+    for text in texts:
+        verdict = stories.explain(text) if stories else ""
+        inside += bool(verdict) and verdict.in_language
+        if not raw:
+            show("" if as_it_comes else text, _in_short(verdict) if judge else verdict)
+        elif not as_it_comes:
             print(text)
-        else:
-            show(text, _in_short(verdict) if judge else verdict)
     if judge:
-        inside = sum(verdict.in_language for verdict in verdicts)
         print(f"{inside} of {count} stories lie in the language")
 
 
