@@ -9,7 +9,9 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 import build
+import nbformat
 import pytest
+import yaml
 from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -282,3 +284,74 @@ def test_folds_have_names_of_their_own(pages):
         assert len(names) == len(set(names)), f"{path.name}: {names}"
         assert not soup.select("summary[aria-label]")
         assert not soup.select(".toggle-button")
+
+
+# ---------------------------------------------------------------- the documents, row by row
+
+OPEN = {57, 65, 67, 68, 69, 71}
+"""Rows that wait for chapters to come."""
+
+
+def all_rows() -> list[dict]:
+    parts = yaml.safe_load((ROOT / "book" / "rows.yml").read_text(encoding="utf-8"))
+    return [row for rows in parts.values() for row in rows]
+
+
+def executed_under(notebook: Path) -> dict[str, int]:
+    """For the anchor of each heading: how many cells stand under it, and were executed."""
+    counts: dict[str, int] = {}
+    anchor = ""
+    for cell in nbformat.read(notebook, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            for heading in re.findall(r"^#{1,4} +(.+)$", cell.source, re.MULTILINE):
+                words = re.sub(r"[^\w]+", "-", heading.lower()).strip("-")
+                anchor = words.replace("_", "-")
+        elif cell.execution_count:
+            counts[anchor] = counts.get(anchor, 0) + 1
+    return counts
+
+
+def test_every_row_of_the_documents_is_executed():
+    rows = all_rows()
+    assert [row["row"] for row in rows] == list(range(1, 72))
+    assert {row["row"] for row in rows if "in" not in row} == OPEN
+    counts: dict[str, dict[str, int]] = {}
+    for row in rows:
+        assert set(row) == {"row", "from", "says", "in" if "in" in row else "open"}, row
+        if "in" not in row:
+            continue
+        chapter, _, anchor = row["in"].partition("#")
+        if chapter not in counts:
+            counts[chapter] = executed_under(ROOT / "book" / f"{chapter}.ipynb")
+        assert counts[chapter].get(anchor), (
+            f"row {row['row']}: no cell runs in {row['in']}"
+        )
+
+
+def test_the_page_of_rows_shows_where_each_leads(pages, site):
+    page = pages[site / "book" / "rows.html"]
+    items = page.select(".rows-list > li")
+    assert len(items) == len(all_rows()) == 71
+    for row, item in zip(all_rows(), items, strict=True):
+        verdicts = {pill.get_text() for pill in item.select(".verdict")}
+        assert verdicts, item
+        assert (verdicts == {"Open"}) == (row["row"] in OPEN), item
+        assert bool(item.select_one("a[href*='#']")) == (row["row"] not in OPEN)
+    tried = {
+        int(box["id"].split("-")[1])
+        for soup in pages.values()
+        for box in soup.select("div.claim")
+    }
+    built = {
+        row["row"]
+        for row, item in zip(all_rows(), items, strict=True)
+        if item.select_one(".verdict-built")
+    }
+    assert built == set(range(1, 72)) - tried - OPEN
+
+
+def test_claims_stand_under_the_headings_of_their_chapters(pages, site):
+    headings = pages[site / "book/claims.html"].select("article h2 a.reference")
+    assert len(headings) >= 10
+    for heading in headings:
+        assert re.search(r"\d\d_\w+\.html$", heading["href"])

@@ -214,3 +214,49 @@ def test_from_a_file_the_book_is_the_same(page, site):  # noqa: F811
     assert not page.wrong
     assert page.evaluate("[...document.fonts].some((font) => font.status === 'loaded')")
     assert re.search(r"\d+ claims", page.locator(".claims-summary").text_content())
+
+
+@pytest.mark.parametrize("where", ["server", "file"])
+def test_search_finds_the_section(page, address, site, where):  # noqa: F811
+    root = address if where == "server" else site.as_uri()
+    page.goto(f"{root}/search.html?q=causal+mask", wait_until="load")
+    found = page.locator(".search-found > li")
+    assert found.count() >= 5
+    links = found.locator("a").evaluate_all(
+        "(links) => links.map((a) => a.getAttribute('href'))"
+    )
+    assert any(link.startswith("book/03_attention.html#") for link in links[:4]), links[
+        :4
+    ]
+    assert all("#" in link for link in links)
+    for quote in found.locator("p").all_text_contents()[:10]:
+        assert not re.search(r"\\|\$|Contents|Show the code", quote), quote
+    assert found.locator("mark").first.text_content().lower() == "causal mask"
+
+    page.locator("main input[name=q]").fill("zebra xylophone")
+    assert "No section" in page.locator(".search-count").text_content()
+    page.locator("main input[name=q]").fill("causal mask")
+    found.locator("a").first.click()
+    page.wait_for_load_state("load")
+    assert page.evaluate(
+        "document.querySelector(decodeURIComponent(location.hash)) !== null"
+    )
+    assert not page.wrong
+
+
+def test_claims_can_be_narrowed_to_a_verdict(page, address):
+    settled(page, f"{address}/book/claims.html")
+    visible = page.locator(".claims-list > li:visible")
+    everything = visible.count()
+    button = page.get_by_role("button", name=re.compile("^False"))
+    button.click()
+    pills = page.locator(".claims-list > li:visible .verdict")
+    assert 0 < visible.count() < everything
+    assert set(pills.all_text_contents()) == {"False"}
+    assert button.get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name=re.compile("^All")).click()
+    assert visible.count() == everything
+    heights = page.locator(".verdict:visible").evaluate_all(
+        "(pills) => pills.map((pill) => pill.getClientRects().length)"
+    )
+    assert set(heights) == {1}, "a pill is broken over two lines"

@@ -121,6 +121,11 @@ class Finisher:
         if formulas:
             path = self.app.config.mathjax_path
             lines.append(f'<script async src="{static}/{path}"></script>')
+        if context["pagename"] == "search":
+            lines += [
+                f'<script defer src="{static}/{name}"></script>'
+                for name in ("sections.js", "find.js")
+            ]
         said = description(rest)
         title = unescape(re.sub(r"<[^>]+>", "", context.get("title") or ""))
         lines += [

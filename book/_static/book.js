@@ -62,8 +62,48 @@
   });
   window.addEventListener("afterprint", () => opened.forEach((fold) => (fold.open = false)));
 
+  // The list of claims can be narrowed to one verdict.
+  function narrow() {
+    const items = [...document.querySelectorAll(".claims-list > li")];
+    const after = document.querySelector(".claims-summary");
+    if (!after) return;
+    const verdicts = new Map();
+    for (const item of items) {
+      const pill = item.querySelector(".verdict");
+      const same = verdicts.get(pill.textContent) || { pill, items: [] };
+      same.items.push(item);
+      verdicts.set(pill.textContent, same);
+    }
+    const bar = document.createElement("div");
+    bar.className = "claims-filter";
+    bar.setAttribute("role", "group");
+    bar.setAttribute("aria-label", "Show claims by verdict");
+    const choose = (button, shown) => {
+      bar.querySelectorAll("button").forEach((other) =>
+        other.setAttribute("aria-pressed", String(other === button)));
+      items.forEach((item) => (item.hidden = !shown.includes(item)));
+      document.querySelectorAll("section").forEach((section) => {
+        const list = section.querySelector(":scope > .claims-list");
+        if (list) section.hidden = ![...list.children].some((item) => !item.hidden);
+      });
+    };
+    const add = (name, className, shown) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = className;
+      button.textContent = name + " " + shown.length;
+      button.setAttribute("aria-pressed", String(shown === items));
+      button.addEventListener("click", () => choose(button, shown));
+      bar.append(button);
+    };
+    add("All", "verdict", items);
+    verdicts.forEach(({ pill, items: some }, name) => add(name, pill.className, some));
+    after.after(bar);
+  }
+
   function start() {
     watch();
+    narrow();
     open();
     window.addEventListener("hashchange", open);
   }

@@ -8,7 +8,9 @@ GPT-2, GPT-3 and a Llama-style model are settings of one class. Chapter 8.
 """
 
 import math
+import os
 from collections.abc import Sequence
+from importlib import import_module
 
 import torch
 from jaxtyping import Float, Int
@@ -182,6 +184,29 @@ class GPT(nn.Module):
                 parameter.normal_(
                     std=hidden_std if hidden else std, generator=generator
                 )
+
+    # What follows is for those who try these names first: `pretrained` stands above this module.
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder_or_name: str | os.PathLike[str],
+        *,
+        device: torch.device | str | None = None,
+    ) -> "GPT":
+        """The model of `pretrained.load`, which also returns its tokenizer."""
+        load = import_module("decoder_only.pretrained").load
+        return load(folder_or_name, device=device)[0]
+
+    def save_pretrained(
+        self,
+        folder: str | os.PathLike[str],
+        tokenizer: object = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        """Write a folder that `transformers` opens: `pretrained.export`."""
+        export = import_module("decoder_only.pretrained").export
+        export(self, tokenizer, folder, overwrite=overwrite)
 
     def count_parameters(self) -> int:
         """Parameters that training adjusts, a shared one counted once."""

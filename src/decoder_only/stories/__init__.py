@@ -13,7 +13,6 @@ together. No part of it needs torch. Chapter 9.
 """
 
 from decoder_only.stories.language import (
-    SIZES,
     Entropy,
     Explanation,
     Floor,
@@ -22,12 +21,4 @@ from decoder_only.stories.language import (
     split_of,
 )
 
-__all__ = [
-    "SIZES",
-    "Entropy",
-    "Explanation",
-    "Floor",
-    "Story",
-    "StoryLanguage",
-    "split_of",
-]
+__all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
 from decoder_only.stories.world import (
@@ -26,33 +26,11 @@ from decoder_only.stories.world import (
     build_grammar,
 )
 
-__all__ = [
-    "SIZES",
-    "Entropy",
-    "Explanation",
-    "Floor",
-    "Story",
-    "StoryLanguage",
-    "split_of",
-]
+__all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]
 
 Split = Literal["train", "validation"]
 MOST_EXPONENT = 2  # with a steeper law a crowded story would look long for somebody new
 VALIDATION_SHARE = 1 / 16
-# What the named languages are made of; the rest is as in `StoryLanguage`.
-SIZES: dict[str, dict[str, Any]] = {
-    "hamlet": {
-        "n_characters": 24,
-        "exponent": 0.5,
-        "tales": ("lost", "gift", "garden"),
-    },
-    "village": {
-        "n_characters": 128,
-        "exponent": 0.75,
-        "tales": ("lost", "gift", "storm", "runaway", "dare", "noise", "garden"),
-    },
-    "full": {},
-}
 
 
 def split_of(text: str) -> Split:
@@ -175,6 +153,20 @@ class StoryLanguage:
     Raises ``TypeError`` or ``ValueError`` for sizes that no world can have.
     """
 
+    SIZES: ClassVar[dict[str, dict[str, Any]]] = {
+        "hamlet": {
+            "n_characters": 24,
+            "exponent": 0.5,
+            "tales": ("lost", "gift", "garden"),
+        },
+        "village": {
+            "n_characters": 128,
+            "exponent": 0.75,
+            "tales": ("lost", "gift", "storm", "runaway", "dare", "noise", "garden"),
+        },
+        "full": {},
+    }
+
     def __init__(
         self,
         *,
@@ -212,12 +204,12 @@ class StoryLanguage:
 
     @classmethod
     def named(cls, name: str, *, seed: int = 0) -> StoryLanguage:
-        """The language of that name in ``SIZES``. Raises ``ValueError`` for any other name."""
-        if name not in SIZES:
+        """The language of that name in ``SIZES``. Raises ``ValueError`` for any other."""
+        if name not in cls.SIZES:
             raise ValueError(
-                f"no language is called {name!r}; there are {', '.join(SIZES)}"
+                f"no language is called {name!r}; there are {', '.join(cls.SIZES)}"
             )
-        return cls(seed=seed, **SIZES[name])
+        return cls(seed=seed, **cls.SIZES[name])
 
     @classmethod
     def hamlet(cls, *, seed: int = 0) -> StoryLanguage:
