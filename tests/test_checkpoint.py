@@ -22,6 +22,7 @@ from decoder_only.engine.files import write_atomically
 from decoder_only.tokenization import BytePairTokenizer
 
 FILES = ["config.json", "tokenizer.json", "weights.safetensors"]
+LOCK = [".lock"]
 TOKENIZER = BytePairTokenizer([])
 
 
@@ -83,7 +84,7 @@ def test_what_is_loaded_is_what_was_saved_bit_by_bit(tmp_path, tied, positions, 
     assert found.tokenizer == TOKENIZER
     assert (found.step, found.config["seed"]) == (12, 3)
     assert not found.model.training
-    assert sorted(path.name for path in run.iterdir()) == FILES
+    assert sorted(path.name for path in run.iterdir()) == LOCK + FILES
 
 
 def test_a_shared_weight_is_stored_once(saved):
@@ -159,7 +160,7 @@ def test_what_a_killed_save_left_behind_is_no_obstacle(saved):
     assert load(saved).step == 7
     save(saved, tiny(seed=1), step=8)
     assert load(saved).step == 8
-    assert sorted(path.name for path in saved.iterdir()) == FILES
+    assert sorted(path.name for path in saved.iterdir()) == LOCK + FILES
 
 
 def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved):
@@ -296,7 +297,7 @@ def test_another_run_is_never_overwritten_unasked(saved):
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
     append_log(saved, {"step": 1})
     begin(saved, tiny(n_layers=2), overwrite=True)
-    assert sorted(path.name for path in saved.iterdir()) == FILES[:2]
+    assert sorted(path.name for path in saved.iterdir()) == LOCK + FILES[:2]
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

@@ -26,12 +26,14 @@ from decoder_only.engine import checkpoint
 from decoder_only.engine.distributed import (
     ALONE,
     Process,
-    agreed,
-    any_of,
-    joined,
-    spread_like,
-    total,
-    whole,
+    all_reduce_sum,
+    any_rank,
+    broadcast,
+    distribute_like,
+    full_tensor,
+    gather_to_cpu,
+    local_tensor,
+    process_group,
     wrap,
 )
 from decoder_only.training import TrainConfig, train
@@ -49,7 +51,7 @@ SCRIPT = textwrap.dedent(
     torch.set_num_threads(1)
     from pathlib import Path
     from test_resume import HELD_OUT, SETTINGS, TEXT, Stop, stop_after, tiny
-    from decoder_only.engine.distributed import joined
+    from decoder_only.engine.distributed import process_group
     from decoder_only.training import TrainConfig, train
 
     run, strategy, n_steps = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
@@ -57,7 +59,7 @@ SCRIPT = textwrap.dedent(
     model = tiny(**json.loads(sys.argv[6]))
     if n_steps:
         stop_after(model, n_steps)
-    with joined("cpu") as process:
+    with process_group("cpu") as process:
         try:
             train(model, TEXT, HELD_OUT, config, run=run, process=process,
                   strategy=strategy)
@@ -159,23 +161,25 @@ def test_one_process_under_torchrun_is_as_good_as_alone(tmp_path, alone):
 
 def test_without_torchrun_a_process_is_alone(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with joined("cpu") as process:
+    with process_group("cpu") as process:
         assert process is ALONE
         assert process.is_first
     model, x = tiny(), torch.ones(2)
     assert wrap(model, ALONE) is model
-    assert total(x, ALONE) is x
-    assert whole(x) is x
-    assert any_of(True, ALONE)
-    assert agreed("mine", ALONE) == "mine"
-    assert spread_like(x, x) is x
+    assert all_reduce_sum(x, ALONE) is x
+    assert full_tensor(x) is x
+    assert local_tensor(x) is x
+    assert any_rank(True, ALONE)
+    assert broadcast("mine", ALONE) == "mine"
+    assert distribute_like(x, x) is x
+    copy = gather_to_cpu({"x": x}, ALONE)["x"]
+    assert torch.equal(copy, x)
+    assert copy.data_ptr() != x.data_ptr()
 
 
 def test_an_unknown_strategy_is_named():
-    with pytest.raises(
-        ValueError, match="strategy='zero' is unknown; choose one of ddp"
-    ):
-        wrap(tiny(), ALONE, "zero")
+    with pytest.raises(ValueError, match=r"strategy='zero' cannot work: .*'ddp'"):
+        train(tiny(), TEXT, HELD_OUT, TrainConfig(**SETTINGS), strategy="zero")
 
 
 def test_rows_that_do_not_divide_are_refused(tmp_path):

@@ -272,7 +272,7 @@ def test_two_states_are_kept(whole):
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "empty"])
-def test_the_last_good_state_is_found_and_it_says_so(tmp_path, whole, how, capfd):
+def test_the_last_good_state_is_found_and_it_says_so(tmp_path, whole, how):
     run = begin(tmp_path / "run")
     with pytest.raises(Stop):
         go(run, stop_after(tiny(), 9))
@@ -285,8 +285,8 @@ def test_the_last_good_state_is_found_and_it_says_so(tmp_path, whole, how, capfd
     assert found.step == 6
     assert str(newest) in found.damaged[0]
     config = TrainConfig(**SETTINGS)
-    train(tiny(), TEXT, HELD_OUT, config, run=run, progress=True)
-    assert f"passed over: {newest}" in capfd.readouterr().err
+    with pytest.warns(UserWarning, match=f"passed over: {newest} is damaged"):
+        train(tiny(), TEXT, HELD_OUT, config, run=run)
     assert_same_end(run, whole)
 
 
@@ -322,9 +322,6 @@ def test_a_log_that_was_cut_short_is_mended(tmp_path):
     assert [r["step"] for r in read_log(run)] == [1, 2, 3, 4, 5]
     assert [r["step"] for r in cut_log(run, step=3)] == [1, 2, 3]
     assert (run / "log.jsonl").read_text() == "".join(lines[:3])
-    (run / "log.jsonl").write_text(lines[0] + "nonsense\n" + lines[1])
-    with pytest.raises(ValueError, match=r"log.jsonl is damaged: line 2 is not JSON"):
-        read_log(run)
 
 
 def test_a_full_disk_names_the_last_good_state(tmp_path, monkeypatch):
@@ -349,7 +346,7 @@ def test_a_full_disk_names_the_last_good_state(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": 20}, r"was begun with steps=12 \(training\), not 20"),
+        ({"steps": 8}, r"was begun with steps=12 \(training\), not 8"),
         ({"optimizer": "adamw"}, r"begun with optimizer='muon' \(training\)"),
         ({"seed": 1}, r"begun with seed=0 \(training\), not 1"),
     ],
@@ -375,7 +372,9 @@ def test_another_model_is_refused(whole):
 
 def test_other_data_are_refused(whole):
     other = text_corpus("quite another text. " * 20, TOKENIZER)
-    with pytest.raises(ValueError, match=r"was begun with fingerprint="):
+    with pytest.raises(
+        ValueError, match="was begun with other train data: fingerprint "
+    ):
         train(tiny(), other, HELD_OUT, TrainConfig(**SETTINGS), run=whole)
 
 

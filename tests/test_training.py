@@ -1,6 +1,7 @@
 """The training loop: it learns, it repeats itself exactly, and it says when it fails."""
 
 import copy
+import dataclasses
 import itertools
 import json
 import math
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ladder import unchecked
 
 from decoder_only import GPT, GPTConfig
 from decoder_only.data import IGNORED, document_corpus, text_corpus
@@ -25,6 +27,7 @@ from decoder_only.training import (
     train_step,
 )
 
+COUNT = "a whole number, 1 or more"
 TOKENIZER = BytePairTokenizer([])
 TEXT = text_corpus(
     "the cat sat on the mat, and the dog sat on the cat. " * 8, TOKENIZER
@@ -66,33 +69,76 @@ def a_batch(
 @pytest.mark.parametrize(
     ("field", "value", "wanted"),
     [
-        ("steps", 0, "1 or more"),
-        ("batch_size", 0, "1 or more"),
-        ("accumulation", 0, "1 or more"),
-        ("log_every", 0, "1 or more"),
-        ("warmup_steps", -1, "0 or more"),
-        ("weight_decay", -0.1, "0 or more"),
+        ("steps", 0, COUNT),
+        ("steps", 10.5, COUNT),
+        ("steps", "10", COUNT),
+        ("steps", True, COUNT),
+        ("batch_size", 0, COUNT),
+        ("batch_size", 4.0, COUNT),
+        ("accumulation", 0, COUNT),
+        ("loss_slices", 0, COUNT),
+        ("log_every", 0, COUNT),
+        ("log_every", None, COUNT),
+        ("evaluate_every", 0, f"{COUNT}, or None"),
+        ("save_every", 2.5, f"{COUNT}, or None"),
+        ("warmup_steps", -1, "a whole number, 0 or more, or None"),
+        ("warmup_steps", 1.5, "a whole number, 0 or more, or None"),
+        ("warmup_steps", 1000, "below steps=1000, such as 100"),
+        ("weight_decay", -0.1, "a finite number, 0 or more"),
+        ("weight_decay", math.inf, "a finite number, 0 or more"),
+        ("learning_rate", 0.0, "a finite number above 0"),
+        ("learning_rate", math.inf, "a finite number above 0"),
+        ("learning_rate", math.nan, "a finite number above 0"),
+        ("learning_rate", "0.1", "a finite number above 0"),
+        ("table_learning_rate", 0.0, "a finite number above 0, or None"),
+        ("max_gradient_norm", 0.0, "a finite number above 0, or None"),
+        ("max_gradient_norm", math.nan, "a finite number above 0, or None"),
         ("momentum", 1.0, "at least 0 and below 1"),
-        ("save_every", 0, "above 0, or None"),
+        ("beta1", 1.0, "at least 0 and below 1"),
+        ("beta2", -0.1, "at least 0 and below 1"),
+        ("decay_share", 0.0, "above 0, and 1 at most"),
+        ("decay_share", 1.5, "above 0, and 1 at most"),
+        ("recompute", 1, "True or False"),
+        ("compile", "yes", "True, False or None"),
         ("optimizer", "sgd", "one of ('adamw', 'muon')"),
+        ("optimizer", None, "one of ('adamw', 'muon')"),
         (
             "schedule",
             "flat",
             "one of ('cosine', 'warmup_stable_decay', 'inverse_square_root')",
         ),
-        ("learning_rate", 0.0, "above 0"),
-        ("learning_rate", math.nan, "above 0"),
-        ("beta1", 1.0, "at least 0 and below 1"),
-        ("beta2", -0.1, "at least 0 and below 1"),
-        ("max_gradient_norm", 0.0, "above 0, or None"),
-        ("evaluate_every", 0, "above 0, or None"),
-        ("seed", -1, "at least 0 and below 2^31"),
+        ("seed", -1, "a whole number, at least 0 and below 2^31"),
+        ("seed", 2**31, "a whole number, at least 0 and below 2^31"),
+        ("seed", 0.5, "a whole number, at least 0 and below 2^31"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_by_name(field, value, wanted):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared below)
+    with unchecked(), pytest.raises(ValueError) as caught:  # noqa: PT011 (compared below)
         TrainConfig(**{field: value})
     assert str(caught.value) == f"{field}={value!r} cannot work: it must be {wanted}"
+
+
+def test_every_field_is_checked():
+    for field in dataclasses.fields(TrainConfig):
+        with (
+            unchecked(),
+            pytest.raises(ValueError, match=f"{field.name}=.* cannot work"),
+        ):
+            TrainConfig(**{field.name: object()})
+
+
+@pytest.mark.parametrize(("steps", "default"), [(1, 0), (20, 2), (499, 49), (1000, 50)])
+def test_the_warm_up_fits_into_a_short_run(steps, default):
+    assert TrainConfig(steps=steps).warmup_steps == default
+    with pytest.raises(ValueError, match=f"it must be below steps={steps}, such as"):
+        TrainConfig(steps=steps, warmup_steps=steps)
+
+
+def test_the_decay_begins_where_it_is_told():
+    settings = {"steps": 110, "warmup_steps": 10, "schedule": "warmup_stable_decay"}
+    assert TrainConfig(**settings, decay_share=0.1).share(99) == 1.0
+    assert TrainConfig(**settings, decay_share=0.1).share(105) == pytest.approx(0.5)
+    assert TrainConfig(**settings).share(90) == pytest.approx(0.5)
 
 
 def test_parts_that_do_not_divide_the_batch_are_refused():

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,19 @@ __all__ = ["read_json", "sha256_of_file", "sync_folder", "write_atomically"]
 _LARGEST_JSON = 2**25
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
     """Replace a file as a whole: written aside, forced onto the disk, renamed.
 
     Only one process may write a path at a time.
+
+    Args:
+        path: the file.
+        content: all of it, or its pieces in order, so that no copy of the whole is made.
     """
     aside = path.with_name(f".{path.name}.part")
     try:
         with aside.open("wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
