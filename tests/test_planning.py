@@ -33,6 +33,12 @@ def test_a_shape_has_about_the_parameters_asked_for(power):
     assert low < config.d_model / config.n_layers < high
 
 
+@pytest.mark.parametrize("n_parameters", [7e9, 2e10, 1e14, 9e14])
+def test_large_shapes_can_be_built(n_parameters):
+    found = sum(count_parameters(shape_for(n_parameters)).values())
+    assert found == pytest.approx(n_parameters, rel=0.05)
+
+
 def test_a_shape_takes_the_vocabulary_and_the_context_it_is_given():
     config = shape_for(1e8, vocab_size=1000, context_length=77)
     assert (config.vocab_size, config.context_length) == (1000, 77)

@@ -29,11 +29,11 @@ def shape_for(
     3.1), so it is chosen for round numbers.
 
     Raises:
-        ValueError: for fewer parameters than the smallest such model has, or for 1e16 or more.
+        ValueError: for fewer parameters than the smallest such model has, or for 1e15 or more.
     """
-    if not n_parameters < 1e16:
+    if not n_parameters < 1e15:
         raise ValueError(
-            f"a model of {n_parameters:.3g} parameters cannot be planned; stay below 1e16"
+            f"a model of {n_parameters:.3g} parameters cannot be planned; stay below 1e15"
         )
 
     def config(d_model: int, n_layers: int) -> GPTConfig:
@@ -52,6 +52,8 @@ def shape_for(
         n_layers = round(rest / (12 * d_model**2))
         if rest <= 0 or n_layers < 1:
             break
+        if n_layers >= 2**16:  # which `GPTConfig` refuses
+            continue
         found = config(d_model, n_layers)
         miss = sum(count_parameters(found).values()) / n_parameters
         ugliness = abs(math.log(d_model / n_layers / 64)) + 4 * abs(math.log(miss))
