@@ -700,7 +700,8 @@ def _locked(
     return contextlib.nullcontext(run) if is_ours else checkpoint.locked(run)
 
 
-# How a training is watched, and how it saves memory: results are the same, or within rounding.
+# How a training is watched, and how it saves memory: results are the same within rounding, apart
+# from what dropout draws for the parts of a batch.
 _MAY_CHANGE = {"evaluate_every", "save_every", "log_every", "compile"} | {
     "recompute",
     "accumulation",
