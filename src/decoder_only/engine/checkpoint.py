@@ -19,6 +19,7 @@ import hashlib
 import importlib.metadata
 import itertools
 import json
+import math
 import os
 import platform
 import re
@@ -37,6 +38,7 @@ import torch
 from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
+from decoder_only.data import END_OF_TEXT
 from decoder_only.engine.files import read_json, write_atomically
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
@@ -473,9 +475,16 @@ def load(folder: AnyPath, *, device: torch.device | None = None) -> SavedRun:
     tensors, step = _newest_weights(folder)
     config = read_config(folder)
     model = _model_from(tensors, config, folder).eval()
+    tokenizer = BytePairTokenizer.load(folder / TOKENIZER)
+    most = model.config.vocab_size
+    if END_OF_TEXT not in tokenizer.special_tokens or tokenizer.vocab_size > most:
+        raise ValueError(
+            f"{folder / TOKENIZER} does not fit the model, which needs {END_OF_TEXT} and knows "
+            f"{most} tokens: {tokenizer!r:.200}"
+        )
     return SavedRun(
         model=model if device is None else model.to(device),
-        tokenizer=BytePairTokenizer.load(folder / TOKENIZER),
+        tokenizer=tokenizer,
         config=config,
         step=step,
     )
@@ -583,7 +592,7 @@ def read_tensors(path: AnyPath) -> tuple[dict[str, Tensor], dict[str, str]]:
         ValueError: another program wrote the file, or a byte of it has changed.
     """
     content = Path(path).read_bytes()
-    body = 8 + int.from_bytes(content[:8], "little")
+    body = min(8 + int.from_bytes(content[:8], "little"), len(content))
     found = _DIGEST.search(content, 8, body)
     if found is None:
         raise ValueError(
@@ -670,14 +679,21 @@ def _parse(lines: list[bytes]) -> tuple[list[dict[str, object]], list[bytes]]:
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-            # A step is what places a record; what it says besides, its reader judges.
-            if type(record["step"]) is not int or record["step"] < 0:
+            # A step is what places a record; all else that is measured is a number.
+            if type(record["step"]) is not int or not 0 <= record["step"] < 2**31:
                 raise ValueError("no step")
+            if not all(map(_is_measured, record.values())):
+                raise ValueError("no number")
             records.append(record)
         except (ValueError, TypeError, KeyError, RecursionError):
             if number < len(lines):
                 damaged.append(line)
     return records, damaged
+
+
+def _is_measured(value: object) -> bool:
+    number = isinstance(value, int | float)  # True and False, too
+    return value is None or (number and not 1e30 <= abs(value) < math.inf)
 
 
 # ------------------------------------------------------------------------------------- provenance

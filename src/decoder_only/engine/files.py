@@ -9,11 +9,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "sha256_of_file", "sync_folder", "write_atomically"]
+__all__ = ["read_json", "reading", "sha256_of_file", "sync_folder", "write_atomically"]
 
 _LARGEST_JSON = 2**25
 
@@ -55,6 +55,34 @@ def sha256_of_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Make one line that names the file of whatever fails on what it says.
+
+    A stranger's file may hold a list where a number is due. That is looked at where the number
+    is used, and not again here.
+
+    Raises:
+        ValueError: something failed that belongs to values, and not to the disk.
+    """
+    try:
+        yield
+    except (
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        said = str(error).partition("\n")[0]
+        if path.name in said:
+            raise
+        kind = f"{type(error).__name__}: " if isinstance(error, LookupError) else ""
+        raise ValueError(
+            f"{path} is damaged, or from another version: {kind}{said:.300}"
+        ) from error
 
 
 def read_json(path: Path) -> Any:
