@@ -28,8 +28,8 @@ class Opening(SphinxDirective):
 
         said = nodes.paragraph(classes=["story-caption"])
         said += nodes.Text(
-            f"The small model that comes with this book wrote it. For {len(read)} characters it is a "
-            f"story of the language; at the marked one no story can go on. There it wanted "
+            f"The small model that comes with this book wrote it. For {len(read)} characters "
+            f"it is a story of the language; at the marked one no story can go on. There it wanted "
         )
         for position, (words, probability) in enumerate(story["expected"]):
             said += nodes.Text(", or " if position else "")
