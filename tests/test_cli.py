@@ -563,7 +563,7 @@ def test_what_cannot_be_counted_is_named(text, tmp_path, capfd):
     config["model"]["n_wings"] = 2
     (tmp_path / "run/config.json").write_text(json.dumps(config))
     capfd.readouterr()
-    assert "was written by another version" in refused(capfd, "info", "run")
+    assert "from another version" in refused(capfd, "info", "run")
 
 
 # ---------------------------------------------------------------------------------------- mistakes

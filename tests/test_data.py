@@ -1,5 +1,6 @@
 """Corpora, batches that are a function of a counter, and an evaluation that asks for all once."""
 
+import dataclasses
 import hashlib
 import itertools
 import os
@@ -26,6 +27,7 @@ from decoder_only.data import (
     tiny_shakespeare,
     training_batch,
 )
+from decoder_only.engine import hardware
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -255,7 +257,8 @@ def windows(corpus, context_length, batch_size=3):
     batches = list(
         evaluation_batches(corpus, batch_size=batch_size, context_length=context_length)
     )
-    assert all(len(inputs) == batch_size for inputs, _ in batches[:-1])
+    assert len({inputs.shape for inputs, _ in batches}) == 1
+    assert len(batches[0][0]) <= batch_size
     return [pair for batch in batches for pair in zip(*batch, strict=True)]
 
 
@@ -296,7 +299,56 @@ def test_documents_are_packed_and_a_long_one_is_cut():
         read(inputs[targets != IGNORED].tolist())
         for inputs, targets in windows(corpus, 6)
     ]
-    assert rows == ["|ab|cd", "|efg", "|hijkl", "mnop|q"]
+    # The last batch is filled up, so that all have one shape.
+    assert rows == ["|ab|cd", "|efg", "|hijkl", "mnop|q", "", ""]
+
+
+@given(documents, st.integers(1, 4), st.integers(1, 5))
+def test_processes_share_an_evaluation_and_get_equally_many_batches(
+    texts, batch_size, n_ranks
+):
+    corpus = document_corpus(texts, LETTERS)
+    settings = {"batch_size": batch_size, "context_length": 5}
+    alone = list(evaluation_batches(corpus, **settings))
+    shares = [
+        list(evaluation_batches(corpus, **settings, rank=rank, n_ranks=n_ranks))
+        for rank in range(n_ranks)
+    ]
+    assert len({len(share) for share in shares}) == 1
+    together = [batch for turn in zip(*shares, strict=True) for batch in turn]
+    assert len(together) - len(alone) < n_ranks
+    for ours, theirs in zip(together, alone, strict=False):
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert all((targets == IGNORED).all() for _, targets in together[len(alone) :])
+
+
+def test_a_batch_is_sent_whole_and_sliced_on_the_device(monkeypatch):
+    sent = []
+
+    def send(rows, device):
+        sent.append((rows.shape, rows.is_contiguous(), device))
+        return rows
+
+    monkeypatch.setattr(hardware, "send", send)
+    corpus = text_corpus("abcdefgh", LETTERS)
+    where = torch.device("cuda")
+    settings = {"batch_size": 2, "context_length": 3, "seed": 0, "step": 0}
+    inputs, targets = training_batch(corpus, **settings, device=where)
+    assert sent == [((2, 4), True, where)], "one copy of contiguous rows"
+    assert inputs.data_ptr() + inputs.itemsize == targets.data_ptr()
+
+
+def test_a_fingerprint_is_computed_once():
+    corpus, reads = text_corpus("abcdefgh" * 9, LETTERS), []
+
+    class Watched(np.ndarray):
+        def astype(self, *arguments, **settings):
+            reads.append(1)
+            return super().astype(*arguments, **settings)
+
+    watched = dataclasses.replace(corpus, ids=corpus.ids.view(Watched))
+    assert watched.fingerprint == watched.fingerprint == corpus.fingerprint
+    assert len(reads) == 1
 
 
 def test_running_text_is_cut_into_consecutive_windows():

@@ -101,6 +101,19 @@ def test_text_needs_no_torch(module):
     assert not heavy & set(done.stdout.split())
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["nonsense"]])
+def test_what_needs_no_model_loads_none(words):
+    code = f"""
+import sys
+from decoder_only.cli import main
+status = main({words!r})
+heavy = {{"torch", "matplotlib", "scipy", "numpy", "tyro"}} & set(sys.modules)
+print("loaded:", *heavy)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "loaded:", done.stderr
+
+
 def test_the_package_has_the_model_and_a_version():
     import decoder_only
     from decoder_only.model import GPT

@@ -439,6 +439,25 @@ def test_a_folder_read_back_is_the_same_bit_for_bit(kind, tokenizer, tmp_path):
     assert load(tmp_path / "a" / "folder")[1] == tokenizer
 
 
+def test_of_a_folder_written_again_nothing_old_remains(tokenizer, tmp_path):
+    export(with_room(GPT2, tokenizer), tokenizer, tmp_path)
+    export(with_room(LLAMA, tokenizer), None, tmp_path, overwrite=True)
+    assert load(tmp_path)[1] is None
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"config.json", "model.safetensors"}
+
+
+def test_the_model_alone_can_have_any_tokenizer(tokenizer, tmp_path):
+    ours = with_room(LLAMA, tokenizer)
+    # A folder may have the name of a published model, and hold another.
+    folder = tmp_path / "gpt2-small"
+    export(ours, tokenizer, folder)
+    (folder / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
+    with pytest.raises(ValueError, match=r"GPT\.from_pretrained reads the model"):
+        load(folder)
+    assert GPT.from_pretrained(folder).config == ours.config
+
+
 def test_the_dtype_is_kept(tokenizer, tmp_path):
     with_room(LLAMA, tokenizer).to(torch.bfloat16).save_pretrained(tmp_path)
     assert {x.dtype for x in load(tmp_path)[0].parameters()} == {torch.bfloat16}
@@ -623,7 +642,7 @@ def test_weights_that_ask_for_another_model(tmp_path):
     whole = {"ln_f.bias": torch.ones(10, dtype=torch.int8)}
     with spoil(GPT2, lambda w: w.update(whole)) as caught:
         load(tmp_path)
-    assert "one of F16, BF16, F32" in str(caught)
+    assert "one of BF16, F16, F32, F64, the same" in str(caught)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(FileNotFoundError, match=r"model\.safetensors"):
         load(tmp_path)
@@ -782,6 +801,7 @@ def test_a_pattern_of_its_own_cannot_be_exported(tmp_path):
     tokenizer = BytePairTokenizer([], pattern=GPT2_PATTERN + "|x")
     with pytest.raises(ValueError, match=r"pattern=.* must be GPT-2's"):
         export(build(**GPT2, vocab_size=300), tokenizer, tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
 
 
 # ------------------------------------------------------------------------------------ hostile files

@@ -103,7 +103,8 @@ def test_the_first_runs_language_is_the_full_one():
 def begun(text, n_bytes: int = 3000):
     recipe = chosen(text=text(n_bytes), model={**TINY, "vocab_size": 300})
     material = gather(recipe)
-    return recipe, material, begin(recipe, material, build(recipe, material).config)
+    with begin(recipe, material, build(recipe, material).config) as run:
+        return recipe, material, run.folder
 
 
 def test_runs_that_begin_at_once_get_folders_of_their_own(text):
@@ -113,7 +114,8 @@ def test_runs_that_begin_at_once_get_folders_of_their_own(text):
 
     def another() -> None:
         barrier.wait()
-        found.append(begin(recipe, material, config))
+        with begin(recipe, material, config) as run:
+            found.append(run.folder)
 
     threads = [threading.Thread(target=another) for _ in range(8)]
     for thread in threads:

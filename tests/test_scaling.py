@@ -388,7 +388,7 @@ def test_training_takes_the_context_and_the_options_that_it_is_given():
         training_bytes(config, 2, optimizer="sgd")
 
 
-@given(shapes(), st.integers(1, 4), st.integers(1, 30))
+@given(shapes(context_length=30), st.integers(1, 4), st.integers(1, 30))
 def test_the_cache_is_as_large_as_the_real_one(config, batch_size, length):
     model = on_paper(config)
     for dtype, n_bytes in ((torch.float32, 4), (torch.bfloat16, 2)):

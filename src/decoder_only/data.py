@@ -20,6 +20,7 @@ Chapter 9.
 
 import codecs
 import contextlib
+import functools
 import hashlib
 import math
 import os
@@ -38,6 +39,7 @@ from jaxtyping import Int
 from torch import Tensor
 from tqdm import tqdm
 
+from decoder_only.engine import hardware
 from decoder_only.engine.checks import require
 
 __all__ = [
@@ -125,16 +127,15 @@ class Corpus:
         """The exact loss of the language itself, in nats per token; None where unknown."""
         return None if self.nats is None else self.nats / self.n_targets
 
-    def bits_per_byte(self, loss: float) -> float:
-        """A loss in nats per token, told in bits per byte: equal for every tokenizer."""
-        return loss / math.log(2) / self.bytes_per_token
-
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of ids and starts: two runs with equal fingerprints saw the same data."""
-        digest = hashlib.sha256(self.ids.astype("<u4").tobytes())
+        digest = hashlib.sha256()
+        # In pieces, because ids may lie on the disk and be more than memory holds.
+        for first in range(0, len(self.ids), 2**20):
+            digest.update(self.ids[first : first + 2**20].astype("<u4"))
         if self.starts is not None:
-            digest.update(self.starts.astype("<i8").tobytes())
+            digest.update(self.starts.astype("<i8"))
         return digest.hexdigest()
 
 
@@ -280,6 +281,7 @@ def training_batch(
     step: int,
     rank: int = 0,
     n_ranks: int = 1,
+    device: torch.device | None = None,
 ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]:
     """The inputs and targets of one step: a pure function of (seed, step).
 
@@ -298,6 +300,7 @@ def training_batch(
         step: Which step of the run, 0 or more.
         rank: This process takes rows ``rank, rank + n_ranks, …`` of the global batch.
         n_ranks: Number of processes that share the batch.
+        device: Where the batch is wanted; the CPU by default.
 
     Raises:
         ValueError: A running text that is shorter than a row.
@@ -318,11 +321,18 @@ def training_batch(
         # The last id repeats the first one, so the ring is one shorter than the array.
         positions = (first[:, None] + offsets) % corpus.n_targets
     rows = torch.from_numpy(corpus.ids[positions].astype(np.int64))
+    # Sent whole and sliced there: a slice is not contiguous, and would be copied once more.
+    rows = hardware.send(rows, device or rows.device)
     return rows[:, :-1], rows[:, 1:]
 
 
 def evaluation_batches(
-    corpus: Corpus, *, batch_size: int, context_length: int
+    corpus: Corpus,
+    *,
+    batch_size: int,
+    context_length: int,
+    rank: int = 0,
+    n_ranks: int = 1,
 ) -> Iterator[tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]]:
     """Windows that ask for every target of the corpus exactly once, in order.
 
@@ -331,17 +341,23 @@ def evaluation_batches(
     are ``IGNORED``. A document that is longer than a window is cut, and the model reads its
     pieces as if each stood alone.
 
+    Args:
+        batch_size: Rows of a batch, at most.
+        context_length: S, the tokens of a row.
+        rank, n_ranks: This process takes batches ``rank, rank + n_ranks, …``. All get equally
+            many, because a sharded model can only be asked by all processes together.
+
     Yields:
-        Inputs and targets (b, s), with b at most ``batch_size`` and s = ``context_length``.
+        Inputs and targets (b, s), all of one shape: rows that are missing at the end are padding.
     """
     windows = _windows(corpus, context_length)
-    for i in range(0, len(windows), batch_size):
-        batch = windows[i : i + batch_size]
-        inputs = np.zeros((len(batch), context_length), dtype=np.int64)
-        targets = np.full((len(batch), context_length), IGNORED, dtype=np.int64)
-        for row, (first, last) in enumerate(batch):
-            inputs[row, : last - first] = corpus.ids[first:last]
-            targets[row, : last - first] = corpus.ids[first + 1 : last + 1]
+    n_rows = min(batch_size, len(windows))
+    for first in range(rank * n_rows, len(windows) + rank * n_rows, n_ranks * n_rows):
+        inputs = np.zeros((n_rows, context_length), dtype=np.int64)
+        targets = np.full((n_rows, context_length), IGNORED, dtype=np.int64)
+        for row, (begin, end) in enumerate(windows[first : first + n_rows]):
+            inputs[row, : end - begin] = corpus.ids[begin:end]
+            targets[row, : end - begin] = corpus.ids[begin + 1 : end + 1]
         yield torch.from_numpy(inputs), torch.from_numpy(targets)
 
 

@@ -36,10 +36,12 @@ from decoder_only.presets import PRESETS
 from decoder_only.tokenization import GPT2_BYTE_ORDER, GPT2_PATTERN, BytePairTokenizer
 
 __all__ = [
+    "export",
     "from_gpt2",
     "from_llama",
     "gpt2_config",
     "llama_config",
+    "load",
     "to_gpt2",
     "to_llama",
 ]
@@ -125,7 +127,7 @@ hidden_act                 activation        "silu"
 
 # Older checkpoints also store constants: the causal mask, and the frequencies of the rotation.
 CONSTANTS = re.compile(r"\.attn\.(masked_)?bias$|\.rotary_emb\.inv_freq$")
-FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
+FLOATS = {"BF16", "F16", "F32", "F64"}
 LAYOUT = "a folder that works has config.json, model.safetensors and tokenizer.json"
 
 
@@ -463,23 +465,32 @@ def load(
             that is not byte-level BPE of GPT-2's kind.
     """
     folder = _folder_of(folder_or_name)
+    path = folder / "tokenizer.json"
+    tokenizer = _from_tokenizers(path) if path.exists() else None
+    return load_model(folder_or_name, device=device), tokenizer
+
+
+def load_model(
+    folder_or_name: str | os.PathLike[str], *, device: torch.device | str | None = None
+) -> GPT:
+    """As `load`, for the model alone, whatever its tokenizer is."""
+    folder = _folder_of(folder_or_name)
     settings = _table(folder / "config.json")
     try:
         model_type = str(settings.get("model_type"))
-        one_of = f"one of {', '.join(FAMILIES)}"
-        require("model_type", model_type, FAMILIES.__contains__, one_of)
+        known = f"one of {', '.join(FAMILIES)}"
+        require("model_type", model_type, FAMILIES.__contains__, known)
         config = _config(FAMILIES[model_type], settings)
-        preset = PRESETS.get(str(folder_or_name), config)
-        require("config.json", config, preset.__eq__, f"that of {folder_or_name}")
+        if folder != Path(folder_or_name):
+            preset, whose = PRESETS[str(folder_or_name)], f"that of {folder_or_name}"
+            require("config.json", config, preset.__eq__, whose)
         weights = _read_weights(folder, FAMILIES[model_type].weights, config)
     except (ValueError, SafetensorError) as error:
         raise ValueError(f"{folder} cannot be read: {error!s:.500}") from None
     with torch.device("meta"):
         model = GPT(config)
     model.load_state_dict(weights, assign=True)
-    path = folder / "tokenizer.json"
-    tokenizer = _from_tokenizers(path) if path.exists() else None
-    return model.to(device).eval(), tokenizer
+    return model.to(device).eval()
 
 
 def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tensor]:
@@ -491,22 +502,18 @@ def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tens
         require("weight_map", files, lambda x: all(map(beside, dict.values(x))), named)
         files = {*files.values()}
     with ExitStack() as stack:
-        opened = [
-            stack.enter_context(safe_open(folder / file, framework="pt"))
-            for file in files
-        ]
-        found = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
-        found = {name: x for name, x in found.items() if not CONSTANTS.search(name)}
-        pieces = {name: file.get_slice(name) for name, file in found.items()}
-        types = {piece.get_dtype() for piece in pieces.values()}
-        one_of = f"one of {', '.join(FLOATS)}, the same for all"
-        require("types", types, lambda x: len(x) < 2 and x <= set(FLOATS), one_of)
-        outlines = {
-            name: torch.empty(piece.get_shape(), device="meta")
-            for name, piece in pieces.items()
-        }
+        found, types, outlines = {}, set(), {}
+        for file in files:
+            holder = stack.enter_context(safe_open(folder / file, framework="pt"))
+            for name in holder.keys():  # noqa: SIM118
+                if not CONSTANTS.search(name):
+                    found[name], outline = holder, holder.get_slice(name)
+                    types.add(outline.get_dtype())
+                    outlines[name] = torch.empty(outline.get_shape(), device="meta")
+        known = f"one of {', '.join(sorted(FLOATS))}, the same for all"
+        require("types", types, lambda x: len(x) < 2 and x <= FLOATS, known)
         _to_ours(outlines, table, config)
-        weights = {name: file.get_tensor(name) for name, file in found.items()}
+        weights = {name: holder.get_tensor(name) for name, holder in found.items()}
     ours = _to_ours(weights, table, config)
     if config.activation == "squared_relu":
         for name in [name for name in ours if name.endswith(".gate.weight")]:
@@ -555,19 +562,23 @@ def export(
     settings["rope_parameters"] = rope if config.positions == "rotary" else None
     about = {"tokenizer_class": "PreTrainedTokenizerFast"}
     about["model_max_length"] = config.context_length
-    special = {} if tokenizer is None else tokenizer.special_tokens
-    for name in ("bos_token", "eos_token"):
-        about[name], settings[f"{name}_id"] = next(iter(special.items()), (None, None))
-    size = 0 if tokenizer is None else tokenizer.vocab_size
-    fits = f"at most the model's {config.vocab_size}"
-    require("tokenizer.vocab_size", size, config.vocab_size.__ge__, fits)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").unlink(missing_ok=True)  # until all the rest is there
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    texts = {"config.json": settings}
     if tokenizer is not None:
-        _write_json(folder / "tokenizer.json", _to_tokenizers(tokenizer))
-        _write_json(folder / "tokenizer_config.json", about)
-    _write_json(folder / "config.json", settings)
+        fits = f"at most the model's {config.vocab_size}"
+        size = tokenizer.vocab_size
+        require("tokenizer.vocab_size", size, config.vocab_size.__ge__, fits)
+        end = next(iter(tokenizer.special_tokens.items()), (None, None))
+        for name in ("bos_token", "eos_token"):
+            about[name], settings[f"{name}_id"] = end
+        texts = {"tokenizer.json": _to_tokenizers(tokenizer)} | texts
+        texts = {"tokenizer_config.json": about} | texts
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink(missing_ok=True)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    for name, content in texts.items():  # config.json last: now all is there
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        write_atomically(folder / name, text.encode())
 
 
 def _folder_of(folder_or_name: str | os.PathLike[str]) -> Path:
@@ -600,16 +611,10 @@ def _table(path: Path) -> dict[str, Any]:
     return content
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False).encode())
-
-
 # -------------------------------------------------------------------------------- tokenizer.json
 
 # How GPT-2's files show the byte of each id: as itself where it prints, else as a letter beyond.
-LETTERS = [
-    chr(byte if id < 188 else 68 + id) for id, byte in enumerate(GPT2_BYTE_ORDER)
-]
+LETTERS = [chr(x if i < 188 else 68 + i) for i, x in enumerate(GPT2_BYTE_ORDER)]
 LETTER_OF = dict(zip(GPT2_BYTE_ORDER, LETTERS, strict=True))
 BYTE_OF = dict(zip(LETTERS, GPT2_BYTE_ORDER, strict=True))
 # Text is cut by GPT-2's pattern, and nothing else is done to it.
@@ -623,45 +628,38 @@ def _to_tokenizers(tokenizer: BytePairTokenizer) -> dict[str, Any]:
     ordinary = map(tokenizer.token_bytes, range(tokenizer.vocab_size - len(special)))
     shown = ["".join(map(LETTER_OF.get, token)) for token in ordinary]
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    added = [
-        {"id": id, "content": token, "special": True} for token, id in special.items()
-    ]
+    flags["special"] = True
+    added = [{"id": id, "content": token} | flags for token, id in special.items()]
     cut = CUT | {"trim_offsets": True}
     model = {"type": "BPE", "vocab": {token: id for id, token in enumerate(shown)}}
     model["merges"] = [[shown[left], shown[right]] for left, right in tokenizer.merges]
-    content = {"version": "1.0", "added_tokens": [each | flags for each in added]}
-    return content | {"pre_tokenizer": cut, "decoder": cut, "model": model}
+    content = {"version": "1.0", "added_tokens": added, "model": model}
+    return content | {"pre_tokenizer": cut, "decoder": cut}
 
 
 def _from_tokenizers(path: Path) -> BytePairTokenizer:
     content = _table(path)
     try:
-        model = content["model"]
-        cut = {"use_regex": True, **content["pre_tokenizer"]}
+        model, cut = content["model"], {"use_regex": True, **content["pre_tokenizer"]}
         done = [model.get("type", "BPE"), content.get("normalizer"), cut | CUT == cut]
         require("type, normalizer, cut", done, ["BPE", None, True].__eq__, "GPT-2's")
         added = sorted(
             (each["id"], each["content"]) for each in content["added_tokens"]
         )
-        special = {token: id for id, token in added}
-        ids = {
-            token: id for token, id in model["vocab"].items() if token not in special
-        }
+        names = {name for _, name in added}
+        ids = {token: id for token, id in model["vocab"].items() if token not in names}
         tokens = sorted(ids, key=ids.get)
-        every = [*map(ids.get, tokens), *special.values()]
+        every = [*map(ids.get, tokens), *(id for id, _ in added)]
         merges = [x.split(" ") if type(x) is str else x for x in model["merges"]]
-        same = [*map("".join, merges)] == tokens[256:]
-        require(
-            "ids",
-            same and every == [*range(len(every))],
-            bool,
-            "bytes, merges, special",
-        )
+        if [*map("".join, merges)] != tokens[256:] or every != [*range(len(every))]:
+            raise ValueError("ids are not bytes, merges and special tokens, in order")
         return BytePairTokenizer(
             [(ids[left], ids[right]) for left, right in merges],
-            special_tokens=[*special],
+            special_tokens=[name for _, name in added],
             byte_order=bytes(BYTE_OF[token] for token in tokens[:256]),
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        kind = "a byte-level BPE tokenizer of GPT-2's kind"
-        raise ValueError(f"{path} is not {kind} ({error!r:.500})") from None
+        raise ValueError(
+            f"{path} is not a byte-level BPE tokenizer of GPT-2's kind ({error!r:.500}); "
+            "GPT.from_pretrained reads the model without it"
+        ) from None

@@ -12,8 +12,9 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -28,7 +29,7 @@ from decoder_only.data import (
     tiny_shakespeare,
 )
 from decoder_only.engine import checkpoint
-from decoder_only.engine.distributed import ALONE, Process, agreed
+from decoder_only.engine.distributed import ALONE, Process, broadcast
 from decoder_only.engine.shards import open_shards
 from decoder_only.model import GPT
 from decoder_only.presets import MODERN
@@ -259,7 +260,7 @@ def gather(
     else:
         make = _stories if recipe.data["kind"] == "stories" else _text
         made = make(recipe, tokenizer, progress) if process.is_first else None
-        material = agreed(made, process)
+        material = broadcast(made, process)
     for part, then in recipe.data.get("fingerprints", {}).items():
         if material.fingerprints[part] != then:
             raise ValueError(
@@ -395,14 +396,14 @@ def begin(
     out: Path | None = None,
     overwrite: bool = False,
     device: str = "",
-) -> Path:
-    """Make the run's folder: the one that is wanted, or a new one in `runs`.
+) -> AbstractContextManager[checkpoint.Run]:
+    """Make the run's folder, locked meanwhile: the one that is wanted, or a new one in `runs`.
 
     Args:
         recipe, material: what the run is made from.
         config: of the model.
         out: None takes the first free number of several, also where others do so at once.
-        overwrite: see `checkpoint.create_run`.
+        overwrite: see `checkpoint.new_run`.
         device: on which it is begun, in words.
 
     Raises:
@@ -413,21 +414,11 @@ def begin(
         "data": recipe.data | {"fingerprints": material.fingerprints},
         "device": device,
     }
-    return checkpoint.create_run(
-        out or _numbered(Path(recipe.data.get("file", "stories")).stem),
+    name = Path(recipe.data.get("file", "stories")).stem
+    return checkpoint.new_run(
+        out or checkpoint.new_folder("runs", name),
         model_config=config,
         tokenizer=material.tokenizer,
         details=details,
         overwrite=overwrite,
     )
-
-
-def _numbered(name: str) -> Path:
-    """A new folder: making it is what tells that nobody else has it."""
-    for number in count(1):
-        path = Path("runs", f"{name}-{number}")
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return path

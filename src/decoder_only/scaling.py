@@ -102,10 +102,11 @@ def count_flops(
     d, k, f = config.d_model, config.head_dim, config.d_mlp
     h, g = config.n_heads, config.n_kv_heads
     n_layers = config.n_layers
-    n_pairs = sum(
-        visible_pairs(length, past=past, window=window, causal=causal)
-        for window in _windows(config)
-    )
+    n_pairs = 0
+    for window in _windows(config):
+        # A window's ring keeps no more than the window, the key of a lone query included.
+        kept = past if causal or not window else min(past, window - (length == 1))
+        n_pairs += visible_pairs(length, past=kept, window=window, causal=causal)
     n_matrices = 3 if config.activation == "swiglu" else 2
     return {
         "projections": 2 * length * n_layers * d * k * (2 * h + 2 * g),
@@ -188,15 +189,17 @@ def activation_bytes(
     n_positions = batch_size * length
     n_alive = 1 if recompute else config.n_layers
     kept = {name: n_positions * n_alive * each for name, each in block.items()}
-    if config.positions == "rotary":  # cosines and sines, of queries and of keys
-        kept["attention"] += n_alive * 4 * length * (k // 2) * b
+    if config.positions == "rotary":  # cosines and sines, the same in all blocks
+        kept["attention"] += 2 * length * (k // 2) * full
     # A window that matters needs a mask, turned into numbers to be added.
     masks = [
         length * length * b if window is not None and window < length else 0
         for window in _windows(config)
     ]
     kept["attention"] += max(masks) if recompute else sum(masks)
-    if recompute:  # the inputs of the other blocks
+    if recompute:  # the inputs of the other blocks, and each mask before it was numbers
+        n_masks = len({w for w in _windows(config) if w is not None and w < length})
+        kept["attention"] += n_masks * length * length
         kept["norms"] += n_positions * (config.n_layers - 1) * d * full
     # The head's input, the norm before it, log-probabilities and targets.
     head = norm + d * b + config.vocab_size * full + 8
@@ -269,12 +272,12 @@ def training_bytes(
 def cache_bytes(
     config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
 ) -> int:
-    """Keys and values of all positions in all blocks: 2 L G K S numbers a sequence.
+    """Keys and values of the positions that are kept: 2 L G K S numbers a sequence.
 
-    A window does not shrink it: `cache.KeyValueCache` keeps every position.
+    A block with a window keeps no more positions than that, see `cache.KeyValueCache`.
     """
-    g = config.n_kv_heads
-    numbers = 2 * config.n_layers * g * config.head_dim * length * batch_size
+    kept = sum(min(window or length, length) for window in _windows(config))
+    numbers = 2 * config.n_kv_heads * config.head_dim * kept * batch_size
     return numbers * bytes_per_number
 
 

@@ -12,6 +12,7 @@ from decoder_only.cli.options import option
 from decoder_only.cli.words import line, shape, short
 from decoder_only.config import GPTConfig
 from decoder_only.engine import checkpoint
+from decoder_only.engine.files import reading
 from decoder_only.recipes import RECIPES
 
 
@@ -21,6 +22,11 @@ def info(name: Positional[Annotated[str, option("RUN|MODEL")]]) -> None:
     Args:
         name: Folder of a run; or a model, as gpt2-small; or a recipe of `train`, as stories-cpu.
     """
+    with reading(Path(name)):
+        _count(name)
+
+
+def _count(name: str) -> None:
     config, details = _described(name)
     length, parts = config.context_length, scaling.count_parameters(config)
     n = sum(parts.values())
@@ -69,12 +75,7 @@ def _described(name: str) -> tuple[GPTConfig, Mapping[str, object]]:
             f"{', '.join([*presets.PRESETS, *RECIPES])}"
         )
     saved = checkpoint.read_config(name)
-    try:
-        return GPTConfig(**saved["model"]), saved
-    except TypeError as error:
-        raise ValueError(
-            f"{name} was written by another version of this package: {error}"
-        ) from error
+    return GPTConfig(**saved["model"]), saved
 
 
 def _training_memory(config: GPTConfig, optimizer: str) -> tuple[str, ...]:

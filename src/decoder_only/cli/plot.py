@@ -7,6 +7,7 @@ from tyro.conf import Positional
 
 from decoder_only.cli.options import option
 from decoder_only.engine import checkpoint
+from decoder_only.engine.files import reading
 from decoder_only.show.plots import loss_curves
 
 
@@ -25,24 +26,25 @@ def plot(
         raise ValueError("give the folder of one run at least")
     curves, faint, floors = {}, [], set()
     for run in runs:
-        checkpoint.read_config(run)  # refuses what is not a run
-        records = checkpoint.read_log(run)
-        # A step that was skipped has no loss.
-        losses = [r for r in records if r.get("loss") is not None]
-        evaluations = [r for r in records if "validation_loss" in r]
-        if not losses:
-            raise ValueError(
-                f"{run} has not taken a step yet; there is nothing to draw"
-            )
-        name = f"{run.name}, training"
-        faint.append(name)
-        curves[name] = ([r["step"] for r in losses], [r["loss"] for r in losses])
-        if evaluations:
-            curves[f"{run.name}, validation"] = (
-                [r["step"] for r in evaluations],
-                [r["validation_loss"] for r in evaluations],
-            )
-            floors.add(evaluations[-1]["floor"])
+        with reading(run):
+            checkpoint.read_config(run)  # refuses what is not a run
+            records = checkpoint.read_log(run)
+            # A step that was skipped has no loss.
+            losses = [r for r in records if r.get("loss") is not None]
+            evaluations = [r for r in records if "validation_loss" in r]
+            if not losses:
+                raise ValueError(
+                    f"{run} has not taken a step yet; there is nothing to draw"
+                )
+            name = f"{run.name}, training"
+            faint.append(name)
+            curves[name] = ([r["step"] for r in losses], [r["loss"] for r in losses])
+            if evaluations:
+                curves[f"{run.name}, validation"] = (
+                    [r["step"] for r in evaluations],
+                    [r["validation_loss"] for r in evaluations],
+                )
+                floors.add(evaluations[-1]["floor"])
     # Runs on different data have different floors, and none that could be drawn for all.
     floor = floors.pop() if len(floors) == 1 else None
     if not out.suffix:

@@ -43,10 +43,13 @@ def prepare(
         overwrite=overwrite,
         progress=not quiet,
     )
+    n_bytes = prepared.train.n_bytes + prepared.validation.n_bytes
     for name in ("train", "validation"):
         corpus = getattr(prepared, name)
-        each = f"{corpus.bytes_per_token:.2f} bytes"
-        print(f"{name:10}  {corpus.n_targets:,} tokens of {each}")
+        each, share = f"{corpus.bytes_per_token:.2f} bytes", corpus.n_bytes / n_bytes
+        print(
+            f"{name:10}  {corpus.n_targets:,} tokens of {each}, {share:.1%} of the text"
+        )
     print(f"\nThe tokens are in {out}. Learn from them:")
     print(command("train", "--text", out))
 

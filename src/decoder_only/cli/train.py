@@ -1,7 +1,7 @@
 """The command `train`."""
 
 import math
-from importlib.util import find_spec
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ from decoder_only.cli.options import Device, Flag, option, settings
 from decoder_only.cli.words import command, show
 from decoder_only.config import GPTConfig
 from decoder_only.engine import checkpoint
-from decoder_only.engine.distributed import Process, agreed, joined
+from decoder_only.engine.distributed import Process, broadcast, process_group
 from decoder_only.engine.hardware import choose_device, describe
 from decoder_only.engine.monitor import History
 from decoder_only.generation import write
@@ -72,12 +72,8 @@ def train(
         model: The shape of the model; what is not given is as the recipe has it.
         training: How it is trained; what is not given is as the recipe has it.
     """
-    if board and find_spec("tensorboard") is None:
-        raise ImportError(
-            "TensorBoard is not installed; pip install tensorboard, or leave --board out"
-        )
     place = choose_device(device)
-    with joined(place.type) as process:
+    with process_group(place.type) as process, ExitStack() as stack:
         if place.type == "cuda" and process.n_ranks > 1:
             place = torch.device("cuda", process.local_rank)
         if resume is None:
@@ -106,9 +102,12 @@ def train(
             chosen, tokenizer=tokenizer, process=process, progress=shown
         )
         built = recipes.build(chosen, material)
+        # Whatever the training would refuse comes before a folder is made or replaced.
+        how = {"process": process, "strategy": strategy, "board": board}
+        loop.check_settings(settings, **how)
         run = resume
         if run is None and process.is_first:
-            run = recipes.begin(
+            new = recipes.begin(
                 chosen,
                 material,
                 built.config,
@@ -116,34 +115,33 @@ def train(
                 overwrite=overwrite,
                 device=describe(place),
             )
-        run = agreed(run, process)
+            run = stack.enter_context(new)  # locked until the training is over
+        folder = broadcast(run and Path(run), process)
         if process.is_first:
-            _introduce(material, built, run, place, process)
+            _introduce(material, built, folder, place, process)
         history = loop.train(
-            built.to(place),
+            built if strategy == "fsdp" else built.to(place),
             material.train,
             material.validation,
             settings,
-            run=run,
-            process=process,
-            strategy=strategy,
+            run=run or folder,
             progress=not quiet,
-            board=board,
+            **how,
         )
         if not process.is_first:
             return 0
     if len(history.losses) < settings.steps:
         taken = f"{len(history.losses)} of {settings.steps}"
         print(f"\nStopped after step {taken}; all is saved. Go on:")
-        print(command("train", "--resume", run))
+        print(command("train", "--resume", folder))
         return 130
     _report(history, material)
     if samples:
         judge = recipes.language_of(chosen.data)
-        _show_some(checkpoint.load(run), judge, samples, settings.seed)
-    print(f"\nThe run is in {run}. Let it write more:")
+        _show_some(checkpoint.load(folder), judge, samples, settings.seed)
+    print(f"\nThe run is in {folder}. Let it write more:")
     prompt = ("--prompt", PROMPT) if chosen.data["kind"] == "stories" else ()
-    print(command("sample", "--run", run, *prompt))
+    print(command("sample", "--run", folder, *prompt))
     return 0
 
 

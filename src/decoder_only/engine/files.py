@@ -9,23 +9,28 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "sha256_of_file", "sync_folder", "write_atomically"]
+__all__ = ["read_json", "reading", "sha256_of_file", "sync_folder", "write_atomically"]
 
 _LARGEST_JSON = 2**25
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
     """Replace a file as a whole: written aside, forced onto the disk, renamed.
 
     Only one process may write a path at a time.
+
+    Args:
+        path: the file.
+        content: all of it, or its pieces in order, so that no copy of the whole is made.
     """
     aside = path.with_name(f".{path.name}.part")
     try:
         with aside.open("wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
@@ -50,6 +55,34 @@ def sha256_of_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Make one line that names the file of whatever fails on what it says.
+
+    A stranger's file may hold a list where a number is due. That is looked at where the number
+    is used, and not again here.
+
+    Raises:
+        ValueError: something failed that belongs to values, and not to the disk.
+    """
+    try:
+        yield
+    except (
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        said = str(error).partition("\n")[0]
+        if path.name in said:
+            raise
+        kind = f"{type(error).__name__}: " if isinstance(error, LookupError) else ""
+        raise ValueError(
+            f"{path} is damaged, or from another version: {kind}{said:.300}"
+        ) from error
 
 
 def read_json(path: Path) -> Any:

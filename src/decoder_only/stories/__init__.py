@@ -7,8 +7,8 @@
 
 It comes in sizes: `StoryLanguage.hamlet()` has few people and three tales, `village()` is between.
 
-``grammar`` is the engine: one program that a writer and a reader both run. ``lexicon`` holds the
-words, ``tales`` the stories, ``world`` decides what is true of whom, and ``language`` puts them
+`grammar` is the engine: one program that a writer and a reader both run. `lexicon` holds the
+words, `tales` the stories, `world` decides what is true of whom, and `language` puts them
 together. No part of it needs torch. Chapter 9.
 """
 
