@@ -36,10 +36,12 @@ from decoder_only.presets import PRESETS
 from decoder_only.tokenization import GPT2_BYTE_ORDER, GPT2_PATTERN, BytePairTokenizer
 
 __all__ = [
+    "export",
     "from_gpt2",
     "from_llama",
     "gpt2_config",
     "llama_config",
+    "load",
     "to_gpt2",
     "to_llama",
 ]
