@@ -13,10 +13,15 @@ book: environment  ## render the book (HTML)
 	@$(RUN) tools/build.py
 	@echo "The book is at file://$(CURDIR)/$(PAGE)"
 
+pdf: book  ## print the whole book to book.pdf (with Chromium; offline)
+	@$(RUN) tools/pdf.py
+
 serve: book  ## render the book and show it on this machine only (PORT=8000)
 	@$(RUN) tools/serve.py --port $(PORT)
 
-test: environment  ## run every check: style, package, notebooks, rendered pages
+test: environment check  ## run every check: style, package, notebooks, rendered pages
+
+check:  ## the same, with whatever is installed in .venv (a newer PyTorch, say)
 	@$(RUN) -m ruff check --quiet .
 	@$(RUN) -m ruff format --check --quiet .
 	@$(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300 tests book
@@ -39,5 +44,5 @@ clean:  ## remove what was built
 clean-venv:  ## remove the virtual environment
 	@rm -rf .venv
 
-.PHONY: help book serve test execute report repository environment clean clean-venv
+.PHONY: help book pdf serve test check execute report repository environment clean clean-venv
 .DEFAULT_GOAL := help

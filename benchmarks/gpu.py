@@ -1,66 +1,83 @@
-"""On one GPU: speed beside nanoGPT, AdamW beside Muon, and what minutes of training buy.
+"""On one GPU, in 25 minutes: speed beside nanoGPT, memory beside its count, AdamW beside Muon.
 
     python benchmarks/gpu.py --nanogpt NANOGPT_FOLDER --text tinyshakespeare.txt
-    python benchmarks/gpu.py --parts throughput shakespeare ...     a choice of parts
-    python benchmarks/gpu.py --dry-run                              tiny, on a CPU, every path
+    python benchmarks/gpu.py --parts throughput memory ...     a choice of parts
+    python benchmarks/gpu.py --dry-run                         tiny, on a CPU, every path
 
-Its parts:
+Its parts, each a few minutes:
 
-- throughput: training steps of a GPT-2 of 124 M parameters in bfloat16, compiled, with the same
-  rows of 1,024 tokens, by nanoGPT's model and optimizer and by ours; tokens per second, share of
-  the device's peak (MFU), memory.
-- counts: memory of training and time of writing, as `scaling` counts them and as measured, for
-  both models without compiling.
-- optimizers: the modern small model on the stories, AdamW and Muon, the same tokens; losses.
-- shakespeare: the preset `shakespeare-gpu`, three seeds; nats per character over the whole
-  validation set.
-- stories: the preset `stories-gpu` for twenty minutes; loss against the exact floor.
+- throughput: steps of GPT-2 small (124 M parameters) as `train` takes them, rows drawn from a
+  corpus, pinned and sent; and nanoGPT's model, optimizer and batches, in the order of its
+  `train.py`. The same rows of 1,024 tokens, bfloat16, compiled. Tokens per second, MFU (the same
+  operations for all, those of GPT-2 small), memory.
+- memory: the peak of a step against `scaling.training_bytes`, for every way to save some: logits
+  whole or in slices, activations kept or recomputed.
+- decoding: tokens per second of `generate` in 16 bits, compiled, against the memory's bandwidth.
+- optimizers: the modern small model on the stories, AdamW and Muon over the same tokens; losses.
+- shakespeare: the recipe `shakespeare-gpu`; nats per character over the whole validation set.
+- profile: which kernels a step spends its time in, as a text beside the results.
 
 Results are printed, and written to `benchmarks/results/gpu.json` part by part, so that a run that
-is cut off leaves what it has.
+is cut off leaves what it has. A part that would begin after its time is left out, and it says so.
 """
 
-import contextlib
 import dataclasses
 import importlib.util
-import io
-import json
+import inspect
 import math
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 import tyro
 from provenance import collect, write_results
 
-from decoder_only import GPT, GPTConfig, cli
-from decoder_only.data import story_corpora
+from decoder_only import GPT, GPTConfig, recipes, training
+from decoder_only.data import Corpus, story_corpora
 from decoder_only.engine import hardware
+from decoder_only.engine.distributed import ALONE
 from decoder_only.engine.monitor import flops_per_token
-from decoder_only.optimization import build_optimizers
+from decoder_only.generation import generate
 from decoder_only.presets import PRESETS
 from decoder_only.scaling import decoding_work, training_bytes
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import TrainConfig, batch_loss, train, train_step
+from decoder_only.training import TrainConfig, train
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
-Part = Literal["throughput", "counts", "optimizers", "shakespeare", "stories"]
-PARTS: tuple[Part, ...] = (
-    "throughput",
-    "counts",
-    "optimizers",
-    "shakespeare",
-    "stories",
-)
+Part = Literal[
+    "throughput", "memory", "decoding", "optimizers", "shakespeare", "profile"
+]
+PARTS: tuple[Part, ...] = Part.__args__
 TINY = {"d_model": 32, "n_layers": 2, "n_heads": 2, "context_length": 64}
 
 Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """What all parts are told: where, from what, and whether only to try the paths."""
+
+    device: torch.device
+    nanogpt: Path | None
+    text: Path | None
+    rows: int
+    seeds: int
+    dry_run: bool
+    out: Path
+
+    def model(self, name: str, **changes: Any) -> GPTConfig:
+        """A preset, or a tiny model of its kind."""
+        config = PRESETS[name]
+        if self.dry_run:
+            sizes = {**TINY, "head_dim": None, "n_kv_heads": None, "d_mlp": None}
+            config = dataclasses.replace(config, **sizes, vocab_size=320)
+        return dataclasses.replace(config, **changes)
 
 
 def main(
@@ -68,7 +85,8 @@ def main(
     text: Path | None = None,
     parts: tuple[Part, ...] = PARTS,
     rows: int = 32,
-    minutes: float = 20.0,
+    seeds: int = 2,
+    minutes: float = 25.0,
     dry_run: bool = False,
     out: Path = RESULTS,
 ) -> None:
@@ -79,142 +97,112 @@ def main(
         text: Tiny Shakespeare; without it that part is left out, and it says so.
         parts: which.
         rows: of 1,024 tokens in a step of the throughput.
-        minutes: of training on the stories.
+        seeds: how many trainings on Shakespeare.
+        minutes: after which no further part begins.
         dry_run: sizes for a CPU, and nothing is written.
         out: the JSON file to write.
     """
     device = torch.device("cpu") if dry_run else hardware.choose_device("cuda")
+    bench = Bench(device, nanogpt, text, 2 if dry_run else rows, seeds, dry_run, out)
     print(hardware.describe(device))
-    results: dict[str, list[Row]] = {}
+    began, results = time.perf_counter(), {}
     for part in parts:
-        if part == "throughput":
-            results[part] = throughput(device, nanogpt, rows, dry_run)
-        elif part == "counts":
-            results[part] = counts(device, dry_run)
-        elif part == "optimizers":
-            results[part] = optimizers(device, dry_run)
-        elif part == "stories":
-            results[part] = stories(device, minutes, dry_run)
-        elif text is None:
-            print("shakespeare: left out, for want of --text")
-        else:
-            results[part] = shakespeare(text, dry_run)
+        if time.perf_counter() - began > 60 * minutes:
+            print(f"{part}: left out, for want of time")
+            continue
+        results[part] = globals()[part](bench)
         if not dry_run:
             provenance = collect(packages=["torch"], files=[text] if text else [])
             provenance["device"] = hardware.describe(device)
             write_results(out, {"provenance": provenance, **results})
+    print(f"{time.perf_counter() - began:.0f} s")
 
 
-# ------------------------------------------------------------------------------------- throughput
+# ------------------------------------------------------------------------------- measuring steps
 
 
-def throughput(
-    device: torch.device, nanogpt: Path | None, rows: int, dry_run: bool
-) -> list[Row]:
-    config = PRESETS["gpt2-small"]
-    modern = PRESETS["modern-small"]
-    if dry_run:
-        config = dataclasses.replace(config, **TINY, vocab_size=300)
-        modern = dataclasses.replace(modern, **TINY, vocab_size=320)
-        rows = 2
-    ways: dict[str, Callable[[], Callable[[], None]]] = {
-        "decoder_only, GPT-2, AdamW": lambda: our_step(config, "adamw", device, rows),
-        "decoder_only, modern, Muon": lambda: our_step(modern, "muon", device, rows),
-    }
-    if nanogpt is not None:
-        ways["nanoGPT"] = lambda: their_step(nanogpt, config, device, rows)
-    flops = flops_per_token(GPT(config).to("meta"))
-    return [
-        timed(name, make, device, rows * config.context_length, flops, dry_run)
-        for name, make in ways.items()
-    ]
-
-
-def timed(
-    name: str,
-    make: Callable[[], Callable[[], None]],
-    device: torch.device,
-    tokens: int,
-    flops: int,
-    dry_run: bool,
-) -> Row:
+def timed(bench: Bench, name: str, step: Callable[[], object], tokens: int) -> Row:
     """Median over rounds of the speed of a step, and the memory that it takes."""
-    cuda = device.type == "cuda"
-    if cuda:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    step = make()
-    n_warm, n_rounds, n_steps = (1, 2, 1) if dry_run else (10, 5, 20)
+    begin_memory(bench)
+    n_warm, n_rounds, n_steps = (1, 2, 1) if bench.dry_run else (10, 5, 20)
     for _ in range(n_warm):
         step()
     speeds = []
     for _ in range(n_rounds):
-        if cuda:
-            torch.cuda.synchronize()
+        wait(bench)
         began = time.perf_counter()
         for _ in range(n_steps):
             step()
-        if cuda:
-            torch.cuda.synchronize()
+        wait(bench)
         speeds.append(n_steps * tokens / (time.perf_counter() - began))
     speeds.sort()
-    peak = hardware.peak_flops(device)
-    row = {
-        "name": name,
-        "tokens per second": round(speeds[len(speeds) // 2]),
-        "slowest": round(speeds[0]),
-        "fastest": round(speeds[-1]),
-        # The same operations are counted for all: those of GPT-2 small.
-        "mfu": round(speeds[len(speeds) // 2] * flops / peak, 4) if peak else None,
-        "memory": torch.cuda.max_memory_allocated() if cuda else None,
-    }
+    peak = hardware.peak_flops(bench.device)
+    flops = flops_per_token(bench.model("gpt2-small"))
+    return told(
+        name=name,
+        **{"tokens per second": round(speeds[len(speeds) // 2])},
+        slowest=round(speeds[0]),
+        fastest=round(speeds[-1]),
+        mfu=round(speeds[len(speeds) // 2] * flops / peak, 4) if peak else None,
+        memory=peak_memory(bench),
+    )
+
+
+def told(**row: Any) -> Row:
     print(row, flush=True)
     return row
 
 
-def random_batch(
-    vocab_size: int, rows: int, length: int, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(vocab_size, (rows, length + 1), generator=generator).to(device)
-    return ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+def wait(bench: Bench) -> None:
+    if bench.device.type == "cuda":
+        torch.cuda.synchronize()
 
 
-def our_step(
-    config: GPTConfig, optimizer: str, device: torch.device, rows: int
-) -> Callable[[], None]:
-    model = GPT(config, generator=torch.Generator().manual_seed(0)).to(device)
-    moving = build_optimizers(model, optimizer=optimizer, learning_rate=1e-4)
-    inputs, targets = random_batch(
-        config.vocab_size, rows, config.context_length, device
-    )
-    loss_function = hardware.compiled(batch_loss)
+def begin_memory(bench: Bench) -> None:
+    if bench.device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
 
-    def step() -> None:
-        train_step(
-            model,
-            moving,
-            inputs,
-            targets,
-            max_gradient_norm=1.0,
-            loss_function=loss_function,
-        )
+
+def peak_memory(bench: Bench) -> int | None:
+    is_cuda = bench.device.type == "cuda"
+    return torch.cuda.max_memory_allocated() if is_cuda else None
+
+
+def random_corpus(vocab_size: int, n_tokens: int = 1_000_000) -> Corpus:
+    ids = np.random.default_rng(0).integers(vocab_size, size=n_tokens)
+    return Corpus(ids=ids.astype(np.uint16), n_bytes=n_tokens)
+
+
+def our_step(bench: Bench, config: GPTConfig, **settings: Any) -> Callable[[], object]:
+    """A step as `train` takes it, batch and all."""
+    torch.compiler.reset()  # or the ninth model would run uncompiled
+    model = GPT(config, generator=torch.Generator().manual_seed(0)).to(bench.device)
+    settings = {"learning_rate": 1e-4, "batch_size": bench.rows, **settings}
+    chosen = TrainConfig(**settings)
+    state = training._initial_state(model, chosen, ALONE, "ddp")
+    corpus = random_corpus(config.vocab_size)
+
+    def step() -> object:
+        hardware.seed_generators(chosen.seed, state.step, 0)
+        inputs, targets = training._batch(corpus, state, chosen, ALONE)
+        return training._step(state, inputs, targets, chosen, ALONE)
 
     return step
 
 
-def their_step(
-    folder: Path, config: GPTConfig, device: torch.device, rows: int
-) -> Callable[[], None]:
-    """nanoGPT's model and optimizer, in the order of its `train.py`."""
-    spec = importlib.util.spec_from_file_location("nanogpt_model", folder / "model.py")
+def their_step(bench: Bench, config: GPTConfig) -> Callable[[], object]:
+    """nanoGPT's model, optimizer and batches, in the order of its `train.py`."""
+    path = bench.nanogpt / "model.py"
+    spec = importlib.util.spec_from_file_location("nanogpt_model", path)
     peer = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = peer  # its dataclass asks for it
     spec.loader.exec_module(peer)
+    length, device = config.context_length, bench.device
     vocab_size = 64 * math.ceil(config.vocab_size / 64)  # as its train.py pads it
     model = peer.GPT(
         peer.GPTConfig(
-            block_size=config.context_length,
+            block_size=length,
             vocab_size=vocab_size,
             n_layer=config.n_layers,
             n_head=config.n_heads,
@@ -224,14 +212,30 @@ def their_step(
         )
     ).to(device)
     optimizer = model.configure_optimizers(0.1, 1e-4, (0.9, 0.95), device.type)
-    fast = torch.compile(model)
-    inputs, targets = random_batch(
-        config.vocab_size, rows, config.context_length, device
-    )
+    fast = model if bench.dry_run else torch.compile(model)
+    ids = random_corpus(config.vocab_size).ids
+
+    def batch() -> list[torch.Tensor]:
+        first = torch.randint(len(ids) - length, (bench.rows,)).tolist()
+        rows = [
+            torch.stack(
+                [
+                    torch.from_numpy(ids[i + k : i + k + length].astype(int))
+                    for i in first
+                ]
+            )
+            for k in (0, 1)
+        ]
+        if device.type == "cuda":
+            return [x.pin_memory().to(device, non_blocking=True) for x in rows]
+        return rows
+
+    ahead = [batch()]
 
     def step() -> None:
         with hardware.autocast(device):
-            _, loss = fast(inputs, targets)
+            _, loss = fast(*ahead[0])
+        ahead[0] = batch()  # while the forward pass runs
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -240,185 +244,167 @@ def their_step(
     return step
 
 
-# ----------------------------------------------------------------------------------------- counts
+# ------------------------------------------------------------------------------------- the parts
 
 
-def counts(device: torch.device, dry_run: bool) -> list[Row]:
-    """What is counted beside what is measured, for two models and two numbers of rows."""
-    found = []
-    for name in ("gpt2-small", "modern-small"):
-        config = PRESETS[name]
-        if dry_run:
-            config = dataclasses.replace(config, **TINY, vocab_size=320)
-        for rows in (1, 2) if dry_run else (4, 16):
-            found.append({"name": name, "rows": rows})
-            found[-1] |= count_memory(config, rows, device)
-            found[-1] |= count_writing(config, rows, device)
-            print(found[-1], flush=True)
+def throughput(bench: Bench) -> list[Row]:
+    small, modern = bench.model("gpt2-small"), bench.model("modern-small")
+    ways = {
+        "decoder_only, GPT-2, AdamW": lambda: our_step(bench, small),
+        "decoder_only, GPT-2, AdamW, 8 slices": lambda: our_step(
+            bench, small, loss_slices=8
+        ),
+        "decoder_only, modern, Muon": lambda: our_step(bench, modern, optimizer="muon"),
+    }
+    if bench.nanogpt is not None:
+        ways["nanoGPT"] = lambda: their_step(bench, small)
+    tokens = bench.rows * small.context_length
+    return [timed(bench, name, make(), tokens) for name, make in ways.items()]
+
+
+def memory(bench: Bench) -> list[Row]:
+    """The peak of three steps beside what is counted; on a CPU nobody keeps the former."""
+    config, found = bench.model("gpt2-small"), []
+    number_format = str(hardware.multiplying_format(bench.device)).split(".")[1]
+    known = inspect.signature(training_bytes).parameters
+    ways = [{}, {"loss_slices": 8}, {"recompute": True}]
+    for changes in [*ways, {"loss_slices": 8, "recompute": True}]:
+        for compile in (False,) if bench.dry_run else (False, True):
+            begin_memory(bench)
+            rows = 2 if bench.dry_run else 16
+            settings = {**changes, "compile": compile, "batch_size": rows}
+            step = our_step(bench, config, **settings)
+            for _ in range(3):
+                step()
+            counted = training_bytes(
+                config,
+                rows,
+                number_format=number_format,
+                **{name: x for name, x in changes.items() if name in known},
+            )
+            row = {**settings, "bytes measured": peak_memory(bench)}
+            found.append(told(**row, **{"bytes counted": sum(counted.values())}))
+            del step
     return found
 
 
-def count_memory(config: GPTConfig, rows: int, device: torch.device) -> Row:
-    """The peak of three training steps; on a CPU nobody keeps that count."""
-    number_format = str(hardware.multiplying_format(device)).removeprefix("torch.")
-    counted = training_bytes(config, rows, number_format=number_format)
-    cuda = device.type == "cuda"
-    if cuda:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    model = GPT(config).to(device)
-    moving = build_optimizers(model, learning_rate=1e-4)
-    batch = random_batch(config.vocab_size, rows, config.context_length, device)
-    for _ in range(3):
-        train_step(model, moving, *batch)
-    return {
-        "bytes counted": sum(counted.values()),
-        "bytes measured": torch.cuda.max_memory_allocated() if cuda else None,
-    }
-
-
-@torch.no_grad()
-def count_writing(config: GPTConfig, rows: int, device: torch.device) -> Row:
-    """Seconds of a token in each row, the last of the context; the least that there could be."""
+def decoding(bench: Bench) -> list[Row]:
+    found, device = [], bench.device
     number_format = hardware.multiplying_format(device)
-    model = GPT(config).to(device, number_format).eval()
-    past = config.context_length - 32
-    ids, _ = random_batch(config.vocab_size, rows, past, device)
-    cache = model.new_cache(rows)
-    model(ids, cache)
-    times = []
-    for _ in range(16):
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        model(ids[:, :1], cache).sum().item()
-        times.append(time.perf_counter() - began)
     known = None
     if device.type == "cuda":
         known = hardware.known_device(torch.cuda.get_device_name(device))
-    work = decoding_work(config, rows, past, bytes_per_number=number_format.itemsize)
-    return {
-        "seconds at least": work.seconds(known) if known else None,
-        "seconds measured": round(min(times), 6),
-    }
+    for name in ("gpt2-small", "modern-small"):
+        config = bench.model(name)
+        model = GPT(config).to(device, number_format).eval()
+        for rows, compile in (
+            (1, False),
+            (1, not bench.dry_run),
+            (16, not bench.dry_run),
+        ):
+            n_new = 8 if bench.dry_run else 256
+            ids = torch.zeros(rows, 16, dtype=torch.long, device=device)
+            seconds = []
+            for _ in range(3):  # the first compiles
+                wait(bench)
+                began = time.perf_counter()
+                settings = {"max_new_tokens": n_new, "compile": compile}
+                generate(model, ids, temperature=0, **settings)
+                wait(bench)
+                seconds.append(time.perf_counter() - began)
+            bits = number_format.itemsize
+            past = 16 + n_new // 2
+            work = decoding_work(config, rows, past, bytes_per_number=bits)
+            limit = rows / work.seconds(known) if known else None
+            speed = rows * n_new / min(seconds)
+            row = {"name": name, "rows": rows, "compiled": compile}
+            row |= {"tokens per second": round(speed), "limit": limit and round(limit)}
+            found.append(told(**row, share=limit and round(speed / limit, 3)))
+    return found
 
 
-# ------------------------------------------------------------------------------------- optimizers
-
-
-def optimizers(device: torch.device, dry_run: bool) -> list[Row]:
+def optimizers(bench: Bench) -> list[Row]:
     """The losses of AdamW and Muon over the same tokens, each at the better of two rates."""
     language = StoryLanguage()
-    n_train, vocab_size = (50, 300) if dry_run else (300_000, 4096)
+    n_train, vocab_size = (50, 300) if bench.dry_run else (100_000, 4096)
     some = islice(language.stories(split="train", seed=0), min(n_train, 4000))
     tokenizer = BytePairTokenizer.train(some, vocab_size)
-    train_data, validation = story_corpora(
-        language, tokenizer, n_train=n_train, n_validation=5 if dry_run else 1000
+    n_held_out = 5 if bench.dry_run else 1000
+    corpora = story_corpora(
+        language, tokenizer, n_train=n_train, n_validation=n_held_out
     )
-    sizes = TINY if dry_run else {"context_length": 512}
-    config = dataclasses.replace(
-        PRESETS["modern-small"], vocab_size=tokenizer.vocab_size, **sizes
-    )
-    rows = []
+    length = 64 if bench.dry_run else 512
+    sizes = {"vocab_size": tokenizer.vocab_size, "context_length": length}
+    config, rows = bench.model("modern-small", **sizes), []
     for optimizer, rates in (("adamw", (6e-4, 1.8e-3)), ("muon", (1.5e-3, 4e-3))):
         for rate in rates:
-            model = GPT(config, generator=torch.Generator().manual_seed(0)).to(device)
+            torch.compiler.reset()
+            model = GPT(config, generator=torch.Generator().manual_seed(0))
             settings = TrainConfig(
-                steps=4 if dry_run else 1500,
-                batch_size=2 if dry_run else 64,
+                steps=4 if bench.dry_run else 600,
+                batch_size=2 if bench.dry_run else 64,
                 optimizer=optimizer,
                 learning_rate=rate,
-                warmup_steps=1 if dry_run else 50,
-                evaluate_every=2 if dry_run else 250,
+                warmup_steps=1 if bench.dry_run else 50,
+                evaluate_every=2 if bench.dry_run else 200,
             )
-            history = train(model, train_data, validation, settings)
-            rows.append(
-                {
-                    "optimizer": optimizer,
-                    "learning rate": rate,
-                    "floor": round(history.final.floor, 4),
-                    "validation": [
-                        [step * history.tokens_per_step, round(each.loss, 4)]
-                        for step, each in history.evaluations
-                    ],
-                    "seconds": round(history.seconds, 1),
-                }
-            )
-            print(rows[-1], flush=True)
+            history = train(model.to(bench.device), *corpora, settings)
+            row = {"optimizer": optimizer, "learning rate": rate}
+            row |= {"floor": round(history.final.floor, 4)}
+            row["validation"] = [
+                [step * history.tokens_per_step, round(score.loss, 4)]
+                for step, score in history.evaluations
+            ]
+            rows.append(told(**row, seconds=round(history.seconds, 1)))
     return rows
 
 
-# ---------------------------------------------------------------------------------------- presets
-
-
-def command(*words: str) -> tuple[list[dict], float]:
-    """The log of `decoder-only train` with these options, and how long it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
-        with contextlib.redirect_stdout(io.StringIO()):
-            status = cli.main(["train", "--out", f"{folder}/run", "--quiet", *words])
-        seconds = time.perf_counter() - began
-        if status:
-            sys.exit(f"decoder-only train {' '.join(words)} ended with status {status}")
-        lines = Path(folder, "run", "log.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines], seconds
-
-
-def shrunk(dry_run: bool) -> list[str]:
-    if not dry_run:
-        return []
-    small = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
-    return [*small, "--steps=4", "--batch-size=2", "--device=cpu", "--vocab-size=300"]
-
-
-def shakespeare(text: Path, dry_run: bool) -> list[Row]:
+def shakespeare(bench: Bench) -> list[Row]:
     rows = []
-    for seed in range(3):
-        log, seconds = command(
-            "--text",
-            str(text),
-            "--preset=shakespeare-gpu",
-            f"--seed={seed}",
-            *shrunk(dry_run),
+    if bench.text is None:
+        print("shakespeare: left out, for want of --text")
+    for seed in range(bench.seeds if bench.text else 0):
+        few = {"steps": 4, "batch_size": 2} if bench.dry_run else {}
+        recipe = recipes.chosen(
+            "shakespeare-gpu",
+            text=bench.text,
+            model=TINY if bench.dry_run else None,
+            training={"seed": seed, **few},
         )
-        bits = [r["bits_per_byte"] for r in log if "validation_loss" in r]
-        rows.append(
-            {
-                "seed": seed,
-                "nats per character": round(bits[-1] * math.log(2), 4),
-                "seconds": round(seconds, 1),
-            }
-        )
-        print(rows[-1], flush=True)
+        material = recipes.gather(recipe)
+        torch.compiler.reset()
+        model = recipes.build(recipe, material).to(bench.device)
+        settings = TrainConfig(**recipe.training)
+        history = train(model, material.train, material.validation, settings)
+        nats = history.final.bits_per_byte * math.log(2)
+        row = {"seed": seed, "nats per character": round(nats, 4)}
+        rows.append(told(**row, seconds=round(history.seconds, 1)))
     return rows
 
 
-def stories(device: torch.device, minutes: float, dry_run: bool) -> list[Row]:
-    """The preset, with as many steps as fit into the time; a short run tells how many."""
-    options = ["--preset=stories-gpu", *shrunk(dry_run)]
-    if dry_run:
-        few = {"n_train": 50, "n_validation": 5}
-        cli.PRESETS["stories-gpu"]["data"].update(few)
-        n_steps = 4
-    else:
-        log, _ = command(*options, "--steps=200", "--evaluate-every=1000")
-        trial = [r for r in log if "loss" in r]
-        # The first steps compile.
-        pace = (trial[-1]["seconds"] - trial[99]["seconds"]) / 100
-        n_steps = int(60 * minutes / pace)
-        options.append(f"--steps={n_steps}")
-    log, seconds = command(*options)
-    last = [r for r in log if "validation_loss" in r][-1]
-    row = {
-        "steps": n_steps,
-        "validation": round(last["validation_loss"], 4),
-        "floor": round(last["floor"], 4),
-        "gap": round(last["validation_loss"] - last["floor"], 4),
-        "bits per byte": round(last["bits_per_byte"], 4),
-        "seconds": round(seconds),
-    }
-    print(row, flush=True)
-    return [row]
+def profile(bench: Bench) -> list[Row]:
+    """The dearest kernels of three steps, of the way that the throughput names first."""
+    from torch.profiler import ProfilerActivity
+
+    is_cuda, found = bench.device.type == "cuda", []
+    activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * is_cuda]
+    for name, optimizer in (("gpt2-small", "adamw"), ("modern-small", "muon")):
+        step = our_step(bench, bench.model(name), optimizer=optimizer)
+        for _ in range(1 if bench.dry_run else 5):
+            step()
+        wait(bench)
+        with torch.profiler.profile(activities=activities) as trace:
+            for _ in range(3):
+                step()
+            wait(bench)
+        clock = "self_cuda_time_total" if is_cuda else "self_cpu_time_total"
+        table = trace.key_averages().table(sort_by=clock, row_limit=25)
+        print(table)
+        path = bench.out.with_name(f"gpu-profile-{name}.txt")
+        if not bench.dry_run:
+            path.write_text(table + "\n")
+        found.append(told(name=name, optimizer=optimizer, table=path.name))
+    return found
 
 
 if __name__ == "__main__":

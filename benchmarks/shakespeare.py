@@ -152,8 +152,8 @@ def peer(source: Path, text: Path, folder: Path) -> Row:
 
 def ours(text: Path, folder: Path, seed: int, options: tuple[str, ...] = ()) -> Row:
     """The preset, as a reader would call it."""
-    command = [sys.executable, "-m", "decoder_only.cli", "train", "--text", str(text)]
-    command += ["--preset", "shakespeare-cpu", "--seed", str(seed), "--device", "cpu"]
+    command = [sys.executable, "-m", "decoder_only", "train", "--text", str(text)]
+    command += ["--recipe", "shakespeare-cpu", "--seed", str(seed), "--device", "cpu"]
     command += ["--out", str(folder), "--quiet", *options]
     seconds, cpu, _ = run(command, folder.parent)
     log = (folder / "log.jsonl").read_text().splitlines()

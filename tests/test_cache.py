@@ -1,9 +1,15 @@
 """The key-value cache: what generation keeps equals what it would compute again."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ladder import SIZES, VARIANTS, build, compare, random_ids
 
+from decoder_only.attention import attend, attention_mask
 from decoder_only.cache import KeyValueCache
 
 LENGTH = SIZES["context_length"]
@@ -14,16 +20,85 @@ def small(**sizes: object) -> KeyValueCache:
     return KeyValueCache(**{**fitting, **sizes})
 
 
+@pytest.fixture(params=["the host counts", "no one counts"])
+def counting(request, monkeypatch):
+    """As on the CPU, where only what is filled is read, or as on a GPU: all slots, masked."""
+    if request.param == "no one counts":
+        monkeypatch.setattr(KeyValueCache, "_host_knows", False)
+
+
+# ---------------------------------------------------------------------------------------- equality
+
+
 @pytest.mark.parametrize("settings", VARIANTS)
 @pytest.mark.parametrize("pieces", [[1] * LENGTH, [4, 1, 1, 3], [LENGTH]], ids=str)
 @torch.no_grad()
-def test_cached_equals_uncached(settings, pieces):
+def test_cached_equals_uncached(settings, pieces, counting):
     """Whether the text comes token by token, in pieces or at once."""
     model, ids = build(**settings), random_ids(length=LENGTH)
     cache = model.new_cache(len(ids))
     logits = [model(piece, cache) for piece in ids.split(pieces, dim=1)]
     assert {len(layer) for layer in cache} == {LENGTH}
     compare("cached = uncached", torch.cat(logits, dim=1), model(ids))
+
+
+@pytest.mark.parametrize("settings", VARIANTS)
+@torch.no_grad()
+def test_padded_rows_equal_each_row_alone(settings, counting):
+    """Prompts of several lengths in one batch, each with its own positions; so are pieces."""
+    model, ids = build(**settings), random_ids(4, LENGTH)
+    padding = torch.tensor([0, 3, 5, 1])
+    cache = model.new_cache(len(ids), padding=padding)
+    logits = [model(piece, cache) for piece in ids.split([6, 1, 2], dim=1)]
+    for row, (skipped, found) in enumerate(
+        zip(padding.tolist(), torch.cat(logits, dim=1), strict=True)
+    ):
+        alone = model(ids[row : row + 1, skipped:])[0]
+        compare("padded row = row alone", found[skipped:], alone)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "none"])
+@torch.no_grad()
+def test_a_ring_equals_the_whole_text_at_any_length(positions, counting):
+    """Three blocks with windows 4, 2, 4 hold ten positions, and go on for sixty."""
+    model = build(positions=positions, windows=(4, 2))
+    ids = random_ids(length=60, seed=5)
+    cache = model.new_cache(len(ids))
+    assert [layer._key.shape[2] for layer in cache] == [4, 2, 4]
+    logits = [model(p, cache) for p in ids.split([7, *[1] * 20, 3, *[1] * 30], 1)]
+    compare("ring = whole text", torch.cat(logits, dim=1), model(ids))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_masks_match_what_append_gives(data):
+    """Any pieces, window and padding: attention over it equals attention over everything."""
+    window = data.draw(st.none() | st.integers(1, 6))
+    pieces = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=5))
+    padding = data.draw(st.none() | st.lists(st.integers(0, 4), min_size=2, max_size=2))
+    padding = None if padding is None else torch.tensor(padding)
+    n, kept = sum(pieces), {"dtype": torch.float64, "padding": padding}
+    cache = small(max_length=n, window=window, **kept)
+    query, key, value = torch.randn(3, 2, 3, n, 4, dtype=torch.float64)
+    real = None if padding is None else torch.arange(n) >= padding[:, None]
+    mask = attention_mask(n, n, window=window, padding=real)
+    expected, found = attend(query, key, value, mask=mask), []
+    for at in torch.arange(n).split(pieces):
+        seen = cache.mask(len(at))
+        positions = cache.positions(len(at))
+        assert torch.equal(
+            positions if padding is None else positions[1],
+            at if padding is None else (at - padding[1]).clamp(min=0),
+        )
+        stored = cache.append(key[:, :, at], value[:, :, at])
+        found.append(attend(query[:, :, at], *stored, mask=seen))
+    found = torch.cat(found, dim=2)
+    if (
+        real is not None
+    ):  # what padding itself sees does not matter, but must be a number
+        assert found.isfinite().all()
+        expected, found = (x * real[:, None, :, None] for x in (expected, found))
+    torch.testing.assert_close(found, expected)
 
 
 @torch.no_grad()
@@ -47,10 +122,15 @@ def test_append_gives_everything_so_far():
         assert len(cache) == end
 
 
+# ---------------------------------------------------------------------------------------- memory
+
+
 def test_bytes_by_hand():
     """Two tensors of 2 x 3 x 5 x 4 numbers of 4 or 2 bytes, full or empty."""
     assert small().nbytes == 2 * (2 * 3 * 5 * 4) * 4
     assert small(dtype=torch.bfloat16).nbytes == 2 * (2 * 3 * 5 * 4) * 2
+    assert small(window=3).nbytes == 2 * (2 * 3 * 3 * 4) * 4
+    assert small(window=30).nbytes == small().nbytes
 
 
 def test_fewer_heads_of_keys_shrink_it():
@@ -66,27 +146,91 @@ def test_it_is_where_the_model_is():
     assert cache._key.shape == (3, SIZES["n_heads"], 7, 4)
 
 
+@torch.no_grad()
+def test_it_may_keep_another_format_than_the_model_computes_in():
+    model, ids = build(torch.float32, positions="rotary"), random_ids(length=LENGTH)
+    cache = model.new_cache(len(ids), dtype=torch.bfloat16)
+    logits = [model(piece, cache) for piece in ids.split([4, 1, 1, 3], dim=1)]
+    assert cache[0]._key.dtype == torch.bfloat16
+    assert logits[-1].dtype == torch.float32
+    error = (torch.cat(logits, dim=1) - model(ids)).abs().max()
+    assert 0 < error < 0.1 * model(ids).std()
+
+
 def test_no_gradient_flows_through_the_store():
     cache, key = small(), torch.randn(2, 3, 1, 4, requires_grad=True)
     cache.append(key, key)
     assert not any(x.requires_grad for x in cache.append(key, key))
 
 
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ((2, 3, 4, 4), "6 positions do not fit a cache of 5; make a longer one"),
-        ((1, 3, 1, 4), r"keys of shape \(1, 3, 1, 4\) do not fit a cache of shape"),
-        ((2, 2, 1, 4), r"keys of shape \(2, 2, 1, 4\) do not fit a cache of shape"),
-        ((2, 3, 1, 5), r"keys of shape \(2, 3, 1, 5\) do not fit a cache of shape"),
-    ],
-    ids=["too long", "rows", "heads", "width"],
-)
-def test_what_does_not_fit_is_named_and_not_stored(shape, message):
+# ---------------------------------------------------------------------------------------- refusals
+
+
+def test_what_does_not_fit_is_named_and_not_stored():
     cache = small()
     cache.append(torch.ones(2, 3, 2, 4), torch.ones(2, 3, 2, 4))
+    message = "positions=6 cannot work: it must be at most the cache's max_length=5"
     with pytest.raises(ValueError, match=message):
-        cache.append(torch.zeros(shape), torch.zeros(shape))
+        cache.append(torch.zeros(2, 3, 4, 4), torch.zeros(2, 3, 4, 4))
     assert len(cache) == 2
     key, _ = cache.append(torch.ones(2, 3, 3, 4), torch.ones(2, 3, 3, 4))
     assert torch.equal(key, torch.ones(2, 3, 5, 4))
+
+
+def test_a_cache_longer_than_learned_positions_is_refused():
+    message = f"max_length={LENGTH + 1} cannot work: it must be at most {LENGTH}"
+    with pytest.raises(ValueError, match=message):
+        build(positions="learned").new_cache(max_length=LENGTH + 1)
+    build(positions="rotary").new_cache(max_length=LENGTH + 1)
+
+
+# -------------------------------------------------------------------------------------- compilation
+
+# In a process of its own: run-time checks of annotations cannot be compiled.
+DECODE = """
+import torch
+from torch._dynamo.testing import CompileCounter
+from torch._dynamo.utils import counters
+from decoder_only import GPT, GPTConfig
+
+variants = {
+    "gpt2": dict(),
+    "modern": dict(positions="rotary", norm="rms", qk_norm=True, n_kv_heads=2, soft_cap=5.0),
+    "windows": dict(positions="rotary", windows=(None, 8), activation="swiglu", bias=False),
+    "rings": dict(positions="none", windows=(8, 3), tied=False),
+    "padded": dict(positions="rotary", windows=(None, 8)),
+}
+ids = torch.randint(19, (2, 216), generator=torch.Generator().manual_seed(0))
+
+
+@torch.no_grad()
+def decode(settings, padding):
+    shape = dict(vocab_size=19, context_length=256, d_model=16, n_layers=2, n_heads=4)
+    model = GPT(GPTConfig(**shape, **settings), generator=torch.Generator().manual_seed(0))
+    for parameter in model.eval().double().parameters():
+        parameter.mul_(10 if parameter.ndim == 2 else 1)
+    cache = model.new_cache(2, padding=padding)
+    expected = [model(p, cache, last_only=True) for p in ids.split([16, *[1] * 200], 1)]
+    torch._dynamo.reset()
+    counters.clear()
+    counter = CompileCounter()
+    compiled = torch.compile(model, backend=counter, fullgraph=True)
+    for repeat in range(2):  # another text needs no other graph
+        cache = model.new_cache(2, padding=padding)
+        for i in range(200):
+            new = ids[:, :16] if i == 0 else ids[:, 15 + i : 16 + i]
+            found = compiled(new, cache, last_only=True)
+            torch.testing.assert_close(found, expected[i], rtol=1e-9, atol=1e-9)
+            # One graph for the prompt, one for the step, and nothing is compiled again.
+            assert counter.frame_count == (1 if repeat == i == 0 else 2), (repeat, i)
+    assert not counters["graph_break"]
+
+
+for name, settings in variants.items():
+    decode(settings, torch.tensor([0, 5]) if name == "padded" else None)
+"""
+
+
+def test_two_hundred_tokens_take_one_graph_for_the_prompt_and_one_for_the_step():
+    run = subprocess.run([sys.executable, "-c", DECODE], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr

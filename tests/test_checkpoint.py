@@ -14,14 +14,22 @@ import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ladder import unchecked
 
 from decoder_only import GPT, GPTConfig
 from decoder_only.engine import checkpoint
-from decoder_only.engine.checkpoint import append_log, create_run, load, save
+from decoder_only.engine.checkpoint import (
+    append_log,
+    create_run,
+    load,
+    save,
+    save_state,
+)
 from decoder_only.engine.files import write_atomically
 from decoder_only.tokenization import BytePairTokenizer
 
 FILES = ["config.json", "tokenizer.json", "weights.safetensors"]
+LOCK = [".lock"]
 TOKENIZER = BytePairTokenizer([])
 
 
@@ -83,7 +91,7 @@ def test_what_is_loaded_is_what_was_saved_bit_by_bit(tmp_path, tied, positions, 
     assert found.tokenizer == TOKENIZER
     assert (found.step, found.config["seed"]) == (12, 3)
     assert not found.model.training
-    assert sorted(path.name for path in run.iterdir()) == FILES
+    assert sorted(path.name for path in run.iterdir()) == LOCK + FILES
 
 
 def test_a_shared_weight_is_stored_once(saved):
@@ -159,7 +167,7 @@ def test_what_a_killed_save_left_behind_is_no_obstacle(saved):
     assert load(saved).step == 7
     save(saved, tiny(seed=1), step=8)
     assert load(saved).step == 8
-    assert sorted(path.name for path in saved.iterdir()) == FILES
+    assert sorted(path.name for path in saved.iterdir()) == LOCK + FILES
 
 
 def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved):
@@ -286,6 +294,107 @@ def test_what_is_not_a_run_is_not_loaded(tmp_path):
         load(run)
 
 
+def test_weights_are_written_as_others_write_them(tmp_path):
+    """Our own writer makes no copy of the whole; the format is safetensors' own."""
+    formats = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    tensors = {str(dtype): torch.randn(3, 5).to(dtype) for dtype in formats} | {
+        "int64": torch.arange(4),
+        "bool": torch.tensor([True, False]),
+        "scalar": torch.tensor(2.5),
+        "empty": torch.zeros(0, 3),
+        "a slice": torch.randn(4, 6)[:, ::2],
+    }
+    path = tmp_path / "x.safetensors"
+    checkpoint.write_tensors(path, tensors, notes={"said": 'Zoë "quoted"'})
+    for found in (
+        safetensors.torch.load_file(path),
+        checkpoint.read_tensors(path)[0],
+    ):
+        assert found.keys() == tensors.keys()
+        for name, x in tensors.items():
+            assert found[name].dtype == x.dtype
+            assert torch.equal(found[name], x)
+    with safetensors.safe_open(path, framework="pt") as file:
+        assert file.metadata()["said"] == 'Zoë "quoted"'
+    plain = {name: x.contiguous() for name, x in tensors.items()}
+    theirs = safetensors.torch.save(plain, metadata={"said": "x"})
+    assert abs(len(theirs) - path.stat().st_size) < 200
+
+
+def test_writing_copies_nothing_that_lies_in_memory(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        checkpoint, "write_atomically", lambda path, pieces: written.extend(pieces)
+    )
+    tensor = torch.randn(1000)
+    checkpoint.write_tensors(tmp_path / "x", {"x": tensor}, notes={})
+    tensor.fill_(7)
+    assert bytes(written[1]) == bytes(memoryview(tensor.numpy())), "the very same bytes"
+
+
+def test_a_file_of_the_first_edition_is_read():
+    """The stored story model was written before; its checksum is in the same place."""
+    from decoder_only.stored import load_story_model
+
+    assert load_story_model().step == 1600
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_layers": 10**9}, "blocks.0 to blocks.0, not 1000000000 blocks|n_layers"),
+        ({"d_mlp": 10**7}, "blocks.0.mlp.*has shape|d_mlp"),
+        ({"vocab_size": 10**8}, "embedding.weight has shape|vocab_size"),
+        ({"d_model": "wide"}, "d_model='wide'"),
+        ({"n_heads": None}, "n_heads=None"),
+    ],
+    ids=str,
+)
+def test_a_config_that_claims_much_is_not_believed(saved, changes, message):
+    """Though the seal is right: whoever changed the file has sealed it anew."""
+    path = saved / "config.json"
+    config = json.loads(path.read_text())
+    config["model"] |= changes
+    path.write_text(json.dumps(config))
+    save(saved, tiny(), step=7)
+    began = time.perf_counter()
+    with unchecked(), pytest.raises(ValueError, match=message):
+        load(saved)
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", "{", "", "[" * 100_000, '"x"', "null"])
+def test_a_config_that_is_none_is_named(saved, content):
+    (saved / "config.json").write_text(content)
+    with pytest.raises((ValueError, FileNotFoundError), match=r"config\.json"):
+        checkpoint.read_config(saved)
+
+
+def test_damaged_weights_say_what_to_delete(saved):
+    save_state(
+        saved, {f"model.{n}": x for n, x in tiny(1).state_dict().items()}, step=5
+    )
+    path = saved / "weights.safetensors"
+    path.write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match=f"delete {path}, and the newest state is us"):
+        load(saved)
+    path.unlink()
+    assert load(saved).step == 5
+
+
+def test_a_damaged_line_of_the_log_is_left_out_and_said(saved):
+    lines = [
+        '{"step": 1, "loss": 2.0}',
+        "nonsense",
+        "[1]",
+        '{"step": "2"}',
+        '{"loss": 1',
+    ]
+    (saved / "log.jsonl").write_text("\n".join(lines))
+    with pytest.warns(UserWarning, match="log.jsonl: 3 damaged lines were left out"):
+        assert checkpoint.read_log(saved) == [{"step": 1, "loss": 2.0}]
+
+
 # --------------------------------------------------------------------------------------- beginning
 
 
@@ -296,7 +405,7 @@ def test_another_run_is_never_overwritten_unasked(saved):
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
     append_log(saved, {"step": 1})
     begin(saved, tiny(n_layers=2), overwrite=True)
-    assert sorted(path.name for path in saved.iterdir()) == FILES[:2]
+    assert sorted(path.name for path in saved.iterdir()) == LOCK + FILES[:2]
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

@@ -1,59 +1,55 @@
 """The command, from its words to a folder that can be sampled from."""
 
-import ast
+import contextlib
 import dataclasses
 import inspect
 import io
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import entry_points
-from itertools import pairwise
+from importlib.util import find_spec
+from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
 import torch
+import tyro
+from hypothesis import given
+from hypothesis import strategies as st
 
-from decoder_only import cli, planning, presets, scaling
-from decoder_only.cli import PRESETS, main
+from decoder_only import planning, presets, recipes, scaling
+from decoder_only.cli import COMMANDS, main, options
+from decoder_only.cli import words as words_
+from decoder_only.cli.plan import plan as plan_command
+from decoder_only.cli.train import PROMPT
 from decoder_only.engine import checkpoint
 from decoder_only.engine.hardware import DEVICES
-from decoder_only.generation import write
 from decoder_only.laws import PUBLISHED
 from decoder_only.model import GPT, GPTConfig
+from decoder_only.recipes import RECIPES
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig
 
 SMALL = ["--steps=3", "--batch-size=2", "--d-model=16", "--n-layers=1", "--n-heads=2"]
-SMALL += ["--context-length=32"]
+SMALL += ["--context-length=32", "--samples=0"]
+FEW = [*SMALL, "--language=hamlet", "--stories=20", "--vocab-size=300"]
 LINE = (
     "The quick brown fox jumps over the lazy dog, and the dog does not mind at all.\n"
 )
 
 
-@pytest.fixture(scope="module")
-def small_world():
-    return StoryLanguage(n_characters=64)
-
-
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch, small_world):
-    """Each test in a folder of its own, with a preset of few stories about few people."""
+def elsewhere(tmp_path, monkeypatch):
+    """Each test in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "StoryLanguage", lambda: small_world)
-
-    def write_briefly(*arguments, max_new_tokens, **options):
-        # Types are checked at every call, so that a long text takes long.
-        return write(*arguments, max_new_tokens=min(max_new_tokens, 4), **options)
-
-    monkeypatch.setattr(cli, "write", write_briefly)
-    few = {"kind": "stories", "vocab_size": 300, "n_train": 20, "n_validation": 3}
-    preset = PRESETS["stories-cpu"]
-    monkeypatch.setitem(PRESETS, "stories-cpu", {**preset, "data": few})
 
 
 @pytest.fixture
@@ -75,7 +71,7 @@ def config_of(folder) -> dict:
 
 
 def test_stories_are_learned_and_told_without_any_option_but_size(capfd, tmp_path):
-    assert run("train", *SMALL) == 0
+    assert run("train", *FEW, "--samples=2") == 0
     out, err = capfd.readouterr()
     for part in (
         "validation loss",
@@ -101,23 +97,21 @@ def test_stories_are_learned_and_told_without_any_option_but_size(capfd, tmp_pat
     config = config_of(folder)
     assert config["training"]["steps"] == 3
     assert config["model"]["d_model"] == 16
-    assert config["data"]["n_train"] == 20
+    assert (config["data"]["n_train"], config["data"]["language"]) == (20, "hamlet")
     assert len(config["data"]["fingerprints"]["train"]) == 64
     assert checkpoint.load(folder).step == 3
 
     assert run("sample", "--run", folder, "--count", "2", "--max-new-tokens", "5") == 0
     told = capfd.readouterr().out
     assert told.count("the text leaves the language") == 2
-    assert (
-        run("sample", "--run", folder, "--prompt", "One day ", "--max-new-tokens", "5")
-        == 0
-    )
-    assert capfd.readouterr().out.startswith("  One day ")
+    more = ["--prompt", PROMPT, "--max-new-tokens", "5"]
+    assert run("sample", "--run", folder, *more) == 0
+    assert capfd.readouterr().out.startswith(f"  {PROMPT}")
 
 
 def test_a_second_run_gets_a_folder_of_its_own(tmp_path, capfd):
     for _ in range(2):
-        assert run("train", *SMALL, "--quiet") == 0
+        assert run("train", *FEW, "--quiet") == 0
     assert capfd.readouterr().err == ""
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
         "stories-1",
@@ -164,31 +158,35 @@ def test_a_text_is_learned_and_continued(text, tmp_path, capfd, vocab_size):
         assert run("sample", "--run", "runs/fox-1", "--max-new-tokens", "3", word) == 0
 
 
-def test_shakespeare_is_a_word(monkeypatch, tmp_path, capfd):
-    monkeypatch.setattr(cli, "tiny_shakespeare", lambda: LINE * 40)
-    assert (
-        run("train", "--text", "shakespeare", *SMALL, "--vocab-size", "280", "--quiet")
-        == 0
-    )
+needs_shakespeare = pytest.mark.skipif(
+    not Path(os.environ.get("DECODER_ONLY_DATA", ""), "tinyshakespeare.txt").is_file(),
+    reason="DECODER_ONLY_DATA names no folder with tinyshakespeare.txt",
+)
+
+
+@needs_shakespeare
+def test_shakespeare_is_a_word(tmp_path, capfd):
+    words = [*SMALL, "--vocab-size", "257", "--quiet"]
+    assert run("train", "--text", "shakespeare", *words) == 0
+    assert "1.0 MB to learn from, 0.11 MB held out" in capfd.readouterr().out
     assert (tmp_path / "runs/shakespeare-1").is_dir()
-    (tmp_path / "shakespeare").write_text("x")  # a file of that name goes before
-    monkeypatch.setattr(cli, "read_text", lambda path: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run("train", "--text", "shakespeare")
+    (tmp_path / "shakespeare").write_text(LINE)  # a file of that name goes before
+    assert run("train", "--text", "shakespeare", *words) == 0
+    assert "0.0 MB to learn from" in capfd.readouterr().out
 
 
-def test_options_go_before_the_preset(text, tmp_path):
+def test_options_go_before_the_recipe(text, tmp_path):
     words = ["--lr", "0.5", "--seed", "7", "--dropout", "0.25", "--warmup-steps", "1"]
     assert (
         run("train", "--text", text, *SMALL, "--vocab-size=280", "--quiet", *words) == 0
     )
     config = config_of(tmp_path / "runs/fox-1")
-    preset = PRESETS["shakespeare-cpu"]
+    recipe = RECIPES["shakespeare-cpu"]
     assert config["training"]["learning_rate"] == 0.5
     assert config["training"]["seed"] == 7
     assert config["model"]["dropout"] == 0.25
     for name in ("positions", "activation"):
-        assert config["model"][name] == preset["model"][name]
+        assert config["model"][name] == recipe.model[name]
 
 
 # ------------------------------------------------------------------------------------ going on
@@ -197,28 +195,29 @@ def test_options_go_before_the_preset(text, tmp_path):
 NINE = [*SMALL[1:], "--steps=9", "--vocab-size=280", "--quiet"]
 
 
-def interrupted_after(monkeypatch, n_steps: int) -> None:
+@contextlib.contextmanager
+def interrupted_after(n_steps: int):
     """Ctrl-C is pressed while a step of training is under way."""
-    real, taken = cli.train, []
+    taken = []
 
-    def train(model, *arguments, **options):
-        def press(module, inputs):
-            taken.append(module.training)
-            if sum(taken) == n_steps:
+    def press(module, inputs):
+        if isinstance(module, GPT) and module.training:
+            taken.append(module)
+            if len(taken) == n_steps:
                 os.kill(os.getpid(), signal.SIGINT)
 
-        model.register_forward_pre_hook(press)
-        return real(model, *arguments, **options)
-
-    monkeypatch.setattr(cli, "train", train)
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(press)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @pytest.mark.parametrize("kind", ["stories", "text"])
-def test_a_run_that_was_stopped_goes_on(kind, text, tmp_path, monkeypatch, capfd):
-    source = () if kind == "stories" else ("--text", text)
+def test_a_run_that_was_stopped_goes_on(kind, text, tmp_path, capfd):
+    source = FEW[-3:-1] if kind == "stories" else ("--text", text)
     assert run("train", *source, *NINE, "--out", tmp_path / "whole") == 0
-    with monkeypatch.context() as patch:
-        interrupted_after(patch, 4)
+    with interrupted_after(4):
         assert run("train", *source, *NINE, "--out", tmp_path / "stopped") == 130
     out = capfd.readouterr().out
     assert "Stopped after step 4 of 9; all is saved. Go on:" in out
@@ -235,9 +234,15 @@ def test_a_run_that_was_stopped_goes_on(kind, text, tmp_path, monkeypatch, capfd
 def test_a_resumed_run_keeps_its_settings(text, tmp_path, capfd):
     run("train", "--text", text, *NINE, "--out", tmp_path / "run")
     capfd.readouterr()
-    for option in (("--steps", "20"), ("--text", text), ("--seed", "3")):
+    for option in (("--d-model", "8"), ("--overwrite",), ("--language", "full")):
         message = refused(capfd, "train", "--resume", tmp_path / "run", *option)
         assert "goes on with the settings that the run was begun with" in message
+    for option in (("--lr", "20"), ("--seed", "3"), ("--steps", "8")):
+        message = refused(capfd, "train", "--resume", tmp_path / "run", *option)
+        assert "run was begun with " in message
+    text.write_text(LINE * 39 + "The end of it.\n" * 5)
+    message = refused(capfd, "train", "--resume", tmp_path / "run", "--steps", "10")
+    assert "was begun with other " in message
     assert "holds no run" in refused(capfd, "train", "--resume", tmp_path / "nothing")
 
 
@@ -258,23 +263,15 @@ def test_text_is_prepared_once_and_learned_from(text, tmp_path, capfd):
     assert run("train", "--resume", "a", "--quiet") == 0
 
 
-@pytest.mark.parametrize("source", ["-", "shakespeare", "hf:some/stories"])
+@pytest.mark.parametrize(
+    "source", ["-", pytest.param("shakespeare", marks=needs_shakespeare)]
+)
 def test_other_sources_can_be_prepared(source, monkeypatch, capfd):
-    monkeypatch.setattr(
-        cli.sys, "stdin", type("", (), {"buffer": io.BytesIO(LINE.encode() * 9)})()
-    )
-    monkeypatch.setattr(cli, "tiny_shakespeare", lambda: LINE * 9)
-    asked = []
-
-    def documents(name, *, column):
-        asked.append((name, column))
-        return iter([LINE] * 9)
-
-    monkeypatch.setattr(cli, "huggingface_documents", documents)
-    words = (source, "--out", "tokens", "--tokenizer=257", "--column=story", "--quiet")
+    console = io.TextIOWrapper(io.BytesIO(LINE.encode() * 9))
+    monkeypatch.setattr(sys, "stdin", console)
+    words = (source, "--out", "tokens", "--tokenizer=257", "--quiet")
     assert run("prepare", *words) == 0
     assert "tokens of 1.00 bytes" in capfd.readouterr().out
-    assert asked == ([("some/stories", "story")] if "hf" in source else [])
 
 
 def test_what_cannot_be_prepared_is_named(text, tmp_path, capfd):
@@ -284,8 +281,10 @@ def test_what_cannot_be_prepared_is_named(text, tmp_path, capfd):
     assert "missing.txt" in refused(capfd, "prepare", "missing.txt", "--out", "tokens")
     assert not (tmp_path / "tokens").exists()
     (tmp_path / "empty").mkdir()
-    message = refused(capfd, "train", "--text", "empty", *NINE)
-    assert "--vocab-size cannot change empty, whose tokens are made" in message
+    assert run("prepare", text, "--out", "tokens", "--tokenizer=280", "--quiet") == 0
+    capfd.readouterr()
+    message = refused(capfd, "train", "--text", "tokens", *SMALL, "--vocab-size=257")
+    assert "vocab_size=257 cannot work: it must be 280 or more" in message
     message = refused(capfd, "train", "--text", "empty", *SMALL)
     assert "give a folder that `decoder-only prepare` made" in message
 
@@ -347,19 +346,19 @@ def told(capfd, *words) -> dict[str, list[str]]:
     ],
 )
 def test_a_plan_says_what_the_counts_say(words, asked, capfd):
-    given = dict(zip(words[::2], words[1::2], strict=True))
-    device = DEVICES[{"a100-80gb": "A100 80GB"}.get(given.get("--gpu"), "H100")]
-    device = DEVICES.get(given.get("--gpu"), device)
-    n_devices, law = given.get("--count", 8), given.get("--law", "besiroglu2024")
+    chosen = dict(zip(words[::2], words[1::2], strict=True))
+    device = DEVICES[{"a100-80gb": "A100 80GB"}.get(chosen.get("--gpu"), "H100")]
+    device = DEVICES.get(chosen.get("--gpu"), device)
+    n_devices, law = chosen.get("--count", 8), chosen.get("--law", "besiroglu2024")
     plan = planning.plan_training(
         PUBLISHED[law],
         device,
         n_devices=n_devices,
-        utilization=given.get("--utilization", 0.4),
-        context_length=given.get("--context-length", 2048),
+        utilization=chosen.get("--utilization", 0.4),
+        context_length=chosen.get("--context-length", 2048),
         **asked,
     )
-    rows, short, config = told(capfd, "plan", *words), cli._short, plan.config
+    rows, short, config = told(capfd, "plan", *words), words_.short, plan.config
     assert rows["Model"][0] == (
         f"{short(plan.n_parameters)} parameters: {config.n_layers} blocks, "
         f"{config.d_model:,} wide, {config.n_heads} heads"
@@ -367,9 +366,10 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     each = plan.tokens / plan.n_parameters
     assert rows["Tokens"][0] == f"{short(plan.tokens)}, {each:,.3g} for each parameter"
     assert f"sequences of {config.context_length:,}" in rows["Tokens"][1]
-    assert rows["Work"][0] == f"{cli._power(plan.flops)} operations"
+    work = f"{words_.power(plan.flops)} operations: 6 N + 12 L D S for each token"
+    assert rows["Work"][0] == work
     assert rows["Time"][0].startswith(
-        f"{cli._duration(plan.seconds)} on {n_devices} x {device.name}, "
+        f"{words_.duration(plan.seconds)} on {n_devices} x {device.name}, "
     )
     assert f"assuming {plan.utilization:.0%} of the data sheet's" in rows["Time"][1]
     memory = {name: short(size, "B") for name, size in plan.memory.items()}
@@ -380,11 +380,40 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     below = " ".join(rows["Memory"][1:])
     for size in memory.values():
         assert size in below
+    for way in ({"compiled": True}, {"recompute": True}, {"loss_slices": 8}):
+        assert short(plan.memory_if(**way), "B") in below
     assert ("FSDP" in below) == (n_devices > 1)
     stored = short(plan.weight_bytes, "B"), short(plan.state_bytes, "B")
     assert rows["Disk"][0] == "weights {}, a saved state {}".format(*stored)
     assert rows["Loss"][0] == f"{plan.loss:.2f} nats per token"
     assert law in rows["Loss"][1]
+
+
+@pytest.mark.parametrize("count", [1, 4, 16])
+@pytest.mark.parametrize("gpu", ["T4", "H100"])
+def test_a_plan_ends_with_the_command_that_trains_it(gpu, count, capfd):
+    assert run("plan", "--gpu", gpu, "--count", count, "--hours", 9) == 0
+    lines = capfd.readouterr().out.partition("made:\n")[2]
+    command = shlex.split(lines.replace("\\\n", " "))
+    head = ["decoder-only"] if count == 1 else command[: command.index("train")]
+    assert head[-1] in ("decoder-only", "decoder_only")
+
+    def read(
+        *,
+        text: Path,
+        strategy: str = "ddp",
+        model: options.settings(GPTConfig),
+        training: options.settings(TrainConfig),
+    ) -> recipes.Recipe:
+        assert strategy == ("ddp" if count == 1 else "fsdp")
+        return recipes.chosen(text=text, model=model, training=training)
+
+    recipe = tyro.cli(read, args=command[command.index("train") + 1 :])
+    law, device = PUBLISHED["besiroglu2024"], DEVICES[gpu]
+    plan = planning.plan_training(law, device, n_devices=count, hours=9)
+    assert GPTConfig(**recipe.model) == plan.config
+    wanted = TrainConfig(**recipe.training | plan.training)
+    assert TrainConfig(**recipe.training) == wanted
 
 
 def test_without_a_budget_a_day_is_planned(capfd):
@@ -420,10 +449,13 @@ def test_a_plan_says_who_chose_size_and_tokens(words, split, capfd):
         (["--params", "7X"], "--params 7X is no number; write 1e9, 300M, 7B or 1.4T"),
         (["--tokens", "B"], "--tokens B is no number"),
         (["--flops", "inf"], "--flops inf is no number"),
-        (["--hours", "1e300"], "parameters cannot be planned; stay below 1e16"),
+        (["--hours", "1e300"], "parameters cannot be planned; stay below 1e15"),
         (["--hours", "0"], "hours=0.0 cannot work"),
         (["--count", "0"], "cannot work: it must be above 0"),
-        (["--utilization", "40"], "utilization=40.0 cannot work: it is at most 1"),
+        (
+            ["--utilization", "40"],
+            "utilization=40.0 cannot work: it must be above 0, and 1",
+        ),
         (["--context-length", "0"], "context_length=0 cannot work"),
     ],
 )
@@ -434,7 +466,7 @@ def test_what_cannot_be_planned_is_one_line(words, message, capfd):
 
 
 def test_every_published_law_can_be_chosen(capfd):
-    assert set(get_args(get_type_hints(cli.Plan)["law"])) == set(PUBLISHED)
+    assert set(get_args(get_type_hints(plan_command)["law"])) == set(PUBLISHED)
     with pytest.raises(SystemExit):
         main(["plan", "--law", "moore1965"])
     assert "besiroglu2024" in "".join(capfd.readouterr())
@@ -455,12 +487,12 @@ def test_every_published_law_can_be_chosen(capfd):
     ],
 )
 def test_numbers_are_short(number, words):
-    assert (cli._short(number), cli._short(number, "B")) == words
+    assert (words_.short(number), words_.short(number, "B")) == words
 
 
 def test_durations_are_read_at_a_glance():
     seconds = (3, 90, 3600, 47 * 3600, 49 * 3600)
-    assert [cli._duration(each) for each in seconds] == [
+    assert [words_.duration(each) for each in seconds] == [
         "3.0 seconds",
         "1.5 minutes",
         "1.0 hours",
@@ -475,14 +507,14 @@ def test_durations_are_read_at_a_glance():
 def config_named(name: str) -> GPTConfig:
     if name in presets.PRESETS:
         return presets.PRESETS[name]
-    preset = PRESETS[name]
-    return GPTConfig(vocab_size=preset["data"]["vocab_size"], **preset["model"])
+    recipe = RECIPES[name]
+    return GPTConfig(vocab_size=recipe.data["vocab_size"], **recipe.model)
 
 
-@pytest.mark.parametrize("name", [*presets.PRESETS, *PRESETS])
+@pytest.mark.parametrize("name", [*presets.PRESETS, *RECIPES])
 def test_a_preset_is_counted(name, capfd):
     config, rows = config_named(name), told(capfd, "info", name)
-    parts, short = scaling.count_parameters(config), cli._short
+    parts, short = scaling.count_parameters(config), words_.short
     n, length = sum(parts.values()), config.context_length
     assert rows["Model"] == [name]
     assert rows["Parameters"][0] == f"{n:,}"
@@ -506,7 +538,8 @@ def test_a_preset_is_counted(name, capfd):
     ]
     cache = scaling.cache_bytes(config, 1, length)
     assert rows["Cache"][0] == f"{short(cache, 'B')} a sequence"
-    optimizer = PRESETS.get(name, {}).get("training", {}).get("optimizer", "adamw")
+    training = RECIPES[name].training if name in RECIPES else {}
+    optimizer = training.get("optimizer", "adamw")
     for number_format in ("float32", "bfloat16"):
         memory = scaling.training_bytes(
             dataclasses.replace(config, dropout=0.0),
@@ -520,7 +553,7 @@ def test_a_preset_is_counted(name, capfd):
 
 
 def test_a_run_is_counted_and_says_how_it_went(text, tmp_path, capfd):
-    assert run("train", *SMALL, "--quiet", "--out", "stories") == 0
+    assert run("train", *FEW, "--quiet", "--out", "stories") == 0
     assert run("train", "--text", text, *NINE, "--out", "fox") == 0
     capfd.readouterr()
     rows = told(capfd, "info", "stories")
@@ -559,7 +592,7 @@ def test_a_model_without_a_training_is_counted(tmp_path, capfd):
 def test_what_cannot_be_counted_is_named(text, tmp_path, capfd):
     said = refused(capfd, "info", "gpt5")
     assert (
-        "gpt5 is neither a run's folder nor a preset; choose one of gpt2-small" in said
+        "gpt5 is neither a run's folder nor a model; choose one of gpt2-small" in said
     )
     assert "stories-cpu" in said
     assert said.count("\n") == 1
@@ -569,7 +602,7 @@ def test_what_cannot_be_counted_is_named(text, tmp_path, capfd):
     config["model"]["n_wings"] = 2
     (tmp_path / "run/config.json").write_text(json.dumps(config))
     capfd.readouterr()
-    assert "was written by another version" in refused(capfd, "info", "run")
+    assert "from another version" in refused(capfd, "info", "run")
 
 
 # ---------------------------------------------------------------------------------------- mistakes
@@ -580,8 +613,9 @@ def refused(capfd, *words) -> str:
     assert run(*words) == 1
     out, err = capfd.readouterr()
     assert "Traceback" not in out + err
-    assert err.startswith("decoder-only: ")
-    return err
+    said = err.splitlines(keepends=True)[-1]  # a line of progress may come before
+    assert said.startswith("decoder-only: ")
+    return said
 
 
 def test_another_run_is_not_overwritten_unless_asked(text, capfd):
@@ -607,7 +641,7 @@ def test_another_run_is_not_overwritten_unless_asked(text, capfd):
         (["--text", "."], "holds no prepared data"),
         (
             ["--preset", "huge"],
-            "there is no preset 'huge'; choose one of stories-cpu, ",
+            "there is no recipe 'huge'; choose one of stories-cpu, ",
         ),
         (["--preset", "shakespeare-cpu"], "add --text FILE"),
         (["--device", "abacus"], "device 'abacus' is unknown"),
@@ -623,7 +657,7 @@ def test_another_run_is_not_overwritten_unless_asked(text, capfd):
         ),
         (
             ["--text", "fox.txt", "--vocab-size=257", "--context-length=9999"],
-            "shorter context",
+            "at most",
         ),
     ],
 )
@@ -646,30 +680,53 @@ def test_an_unknown_option_is_explained(capfd):
     assert "--steps" in "".join(capfd.readouterr())
 
 
-def test_an_interruption_says_what_is_left(text, monkeypatch, capfd):
-    def interrupt(*_, **__):
+def test_an_interruption_says_what_is_left(text, capfd):
+    def interrupt(module, inputs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "train", interrupt)
-    assert run("train", "--text", text, "--vocab-size=280") == 130
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(interrupt)
+    try:
+        assert run("train", "--text", text, *NINE) == 130
+    finally:
+        hook.remove()
     assert "interrupted" in capfd.readouterr().err
 
 
 # -------------------------------------------------------------------------------------------- help
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], *([n, "--help"] for n in ("train", "sample", "plan", "info"))]
-)
-def test_help_is_at_hand(words, capfd):
-    with pytest.raises(SystemExit) as stopped:
-        main(words)
-    assert not stopped.value.code
+def test_help_is_at_hand(capfd):
+    assert run("--help") == run() == 0
     out = capfd.readouterr().out
     assert "usage: decoder-only" in out
-    if len(words) == 1:
-        for command in ("prepare", "train", "sample", "plot", "plan", "info"):
-            assert re.search(rf"\b{command}\b +\w", out)
+    for command in COMMANDS:
+        assert re.search(rf"\b{command}\b +\w", out)
+
+
+def command_of(name: str):
+    return getattr(import_module(f"decoder_only.cli.{name}"), name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_it_does(name, capfd):
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--help"])
+    assert not stopped.value.code
+    command, said = command_of(name), " ".join(capfd.readouterr().out.split())
+    assert f"usage: decoder-only {name}" in said
+    assert inspect.getdoc(command).startswith(COMMANDS[name])
+    explained = options.explained(command)
+    assert set(explained) == set(inspect.signature(command).parameters)
+
+
+@pytest.mark.parametrize("config", [GPTConfig, TrainConfig])
+def test_every_setting_is_an_option_and_explained(config, capfd):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    out = capfd.readouterr().out
+    for field in dataclasses.fields(config):
+        assert options.explained(config)[field.name]
+        assert f"--{field.name.replace('_', '-')}" in out
 
 
 def test_the_command_is_installed_under_its_name():
@@ -680,36 +737,261 @@ def test_the_command_is_installed_under_its_name():
     assert "decoder-only" in told
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_can_be_built(name):
+    recipe = RECIPES[name]
+    json.dumps(dataclasses.asdict(recipe))
+    TrainConfig(**recipe.training)
+    with torch.device("meta"):
+        assert GPT(config_named(name)).count_parameters() > 100_000
+
+
+# ------------------------------------------------------------------------------------ not too much
+
+
+def fresh(code: str) -> subprocess.CompletedProcess:
+    """What a new Python says, in which nothing has been imported yet."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_help_and_version_load_next_to_nothing():
+    done = fresh(
+        "import sys; from decoder_only.cli import main\n"
+        "assert not main(['--help']) and not main(['--version'])\n"
+        "heavy = {'torch', 'matplotlib', 'scipy', 'numpy', 'tyro'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^decoder-only \d+\.\d+", done.stdout, re.MULTILINE)
+
+
+def test_a_command_that_is_not_there_is_refused_with_those_that_are(capfd):
+    assert run("trian") == 2
+    assert "no command 'trian'; choose one of prepare, train" in capfd.readouterr().err
+
+
+def test_a_reader_who_has_gone_is_no_reason_to_complain():
+    words = [sys.executable, "-m", "decoder_only", "--help"]
+    command = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command.stdout.close()
+    assert (command.stderr.read(), command.wait()) == (b"", 141)
+
+
+# --------------------------------------------------------------------------------------- suggested
+
+
+@pytest.mark.parametrize("name", StoryLanguage.SIZES)
+def test_suggested_prompts_begin_stories_of_every_language(name):
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    prompts = re.findall(
+        r'--prompt "(.*?)"', readme + import_module("decoder_only.cli").__doc__
+    )
+    assert len(prompts) == 2
+    for prompt in (PROMPT, *prompts):
+        said = StoryLanguage.named(name).explain(prompt)
+        assert said.at == len(prompt), said
+        assert said.expected
+
+
+def suggested(out: str) -> list[list[str]]:
+    """The commands to paste, as a shell reads them."""
+    lines = [line for line in out.splitlines() if line.startswith("  decoder-only ")]
+    return [shlex.split(line)[1:] for line in lines]
+
+
+def test_what_is_suggested_works_when_pasted(tmp_path, capfd):
+    odd = tmp_path / "it's a fox.txt"
+    odd.write_text(LINE * 40)
+    tokens, folder = tmp_path / "my tokens", tmp_path / "my $run; no"
+    assert run("prepare", odd, "--out", tokens, "--tokenizer=280", "--quiet") == 0
+    [words] = suggested(capfd.readouterr().out)
+    small = [*SMALL, "--quiet", "--samples=1"]
+    with interrupted_after(2):
+        assert run(*words, *small, "--out", folder) == 130
+    [words] = suggested(capfd.readouterr().out)
+    assert run(*words, "--quiet", "--samples=0") == 0
+    [words] = suggested(capfd.readouterr().out)
+    assert run(*words, "--max-new-tokens", "2") == 0
+
+
+@given(st.dictionaries(st.sampled_from(["n_layers", "d_model"]), st.integers(1, 9)))
+def test_settings_are_written_as_they_are_read(given_settings):
+    """Whatever a configuration holds can be given, and comes back."""
+    said = {"bias": False, "qk_norm": True, "windows": (None, 256), "norm": "rms"}
+    said |= {"soft_cap": 15.0, "dropout": 0.1} | given_settings
+
+    def read(*, model: options.settings(GPTConfig)) -> dict:
+        return model
+
+    assert tyro.cli(read, args=options.written(said)) == said
+
+
+# -------------------------------------------------------------------------------------- wrong turns
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of a few steps on a text."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "fox.txt").write_text(LINE * 40)
+    small = [*SMALL, "--vocab-size=280", "--quiet", "--out", folder / "run"]
+    assert run("train", "--text", folder / "fox.txt", *small) == 0
+    return folder / "run"
+
+
 @pytest.mark.parametrize(
-    "options",
+    "words",
     [
-        cli.Train,
-        cli.Sample,
-        cli.Plan,
-        cli.Info,
-        cli.ModelOptions,
-        cli.TrainingOptions,
+        ["--count", "0"],
+        ["--count", "-1"],
+        ["--temperature", "inf"],
+        ["--temperature", "nan"],
+        ["--temperature", "-1"],
+        ["--max-new-tokens", "-1"],
+        ["--max-new-tokens", "-1", "--prompt", "The quick"],
+        ["--top-k", "0"],
+        ["--top-p", "2"],
+        ["--top-p", "nan"],
     ],
 )
-def test_every_option_says_what_it_does(options):
-    [body] = [node.body for node in ast.parse(inspect.getsource(options)).body]
-    for field, following in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and field.target.id not in (
-            "model",
-            "training",
-        ):
-            assert isinstance(following, ast.Expr), (
-                f"{field.target.id} is not documented"
-            )
-            assert isinstance(following.value.value, str)
+def test_what_cannot_be_sampled_is_one_line(words, trained, capfd):
+    said = refused(capfd, "sample", "--run", trained, *words)
+    assert (
+        f"{words[0][2:].replace('-', '_')}={float(words[1]):g}".replace("=", "=")
+        in said
+    )
+    assert "cannot work: it must be" in said
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_can_be_built(name):
-    preset = PRESETS[name]
-    assert set(preset) == {"data", "model", "training"}
-    json.dumps(preset)
-    TrainConfig(**preset["training"])
-    config = GPTConfig(vocab_size=preset["data"]["vocab_size"], **preset["model"])
-    with torch.device("meta"):
-        assert GPT(config).count_parameters() > 100_000
+@pytest.mark.parametrize(
+    "words", [["--d-model", "1000000"], ["--batch-size", "100000000000000"]]
+)
+def test_too_little_memory_is_said_with_what_would_take_less(words, text, capfd):
+    small = [word for word in NINE if words[0] not in word]
+    said = refused(capfd, "train", "--text", text, *small, *words)
+    assert "n_weights" in said or (
+        "that is more memory than there is" in said and "--accumulation" in said
+    )
+
+
+def test_a_run_without_details_is_counted_and_not_gone_on_with(trained, capfd):
+    config = json.loads((trained / "config.json").read_text())
+    tokenizer = BytePairTokenizer.load(trained / "tokenizer.json")
+    shape = GPTConfig(**config["model"])
+    checkpoint.create_run("bare", model_config=shape, tokenizer=tokenizer)
+    assert "was not begun by" in refused(capfd, "train", "--resume", "bare")
+    assert "Run" not in told(capfd, "info", "bare")
+    details = {"training": config["training"]}
+    checkpoint.create_run(
+        "bare2", model_config=shape, tokenizer=tokenizer, details=details
+    )
+    assert "Run" not in told(capfd, "info", "bare2")
+
+
+def test_what_could_steer_a_terminal_is_shown_as_its_escape(trained, capfd):
+    words = (
+        "sample",
+        "--run",
+        trained,
+        "--max-new-tokens=1",
+        "--prompt",
+        "\x1b[31mA\r",
+    )
+    assert run(*words) == 0
+    out = capfd.readouterr().out
+    assert "\x1b" not in out
+    assert "\r" not in out
+    assert "\\x1b[31mA\\r" in out
+    assert run(*words, "--raw") == 0
+    assert capfd.readouterr().out.startswith("\x1b[31mA\r")
+
+
+@given(st.text())
+def test_visible_text_steers_nothing(text):
+    shown = words_.visible(text)
+    assert all(c.isprintable() or c in "\n\t" for c in shown)
+    if all(c.isprintable() or c in "\n\t" for c in text):
+        assert shown == text
+
+
+def test_plot_says_which_file_it_wrote(trained, tmp_path, capfd):
+    assert run("plot", trained, "--out", "fig") == 0
+    assert "The figure is in fig.png" in capfd.readouterr().out
+    assert (tmp_path / "fig.png").is_file()
+
+
+def test_runs_of_one_name_stay_apart_in_a_plot(trained, tmp_path, capfd):
+    other = tmp_path / "elsewhere" / trained.name
+    shutil.copytree(trained, other)
+    assert run("plot", trained, other, "--out", "runs.svg") == 0
+    assert (
+        str(other) in capfd.readouterr().out
+        or "elsewhere/run" in (tmp_path / "runs.svg").read_text()
+    )
+
+
+@pytest.mark.skipif(find_spec("tensorboard") is not None, reason="it is installed")
+def test_a_board_that_cannot_be_is_refused_before_anything_is_deleted(
+    trained, tmp_path, capfd
+):
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    before = sorted(folder.iterdir())
+    text = trained.parent / "fox.txt"
+    words = ("--text", text, *NINE, "--out", folder, "--overwrite", "--board")
+    assert "pip install tensorboard" in refused(capfd, "train", *words)
+    assert sorted(folder.iterdir()) == before
+    assert checkpoint.load(folder).step == 3
+
+
+def test_a_run_takes_more_steps_with_its_text_elsewhere(text, tmp_path, capfd):
+    run("train", "--text", text, *NINE, "--out", "run")
+    text.rename(tmp_path / "moved.txt")
+    assert "fox.txt does not exist" in refused(capfd, "train", "--resume", "run")
+    more = ("--text", "moved.txt", "--steps", "12", "--quiet")
+    assert run("train", "--resume", "run", *more) == 0
+    assert checkpoint.load("run").step == 12
+    assert run("train", "--resume", "run", "--text", "moved.txt", "--quiet") == 0
+    assert checkpoint.load("run").step == 12
+
+
+@pytest.mark.parametrize("kind", ["stories", "text"])
+def test_stories_are_judged_and_nothing_else(kind, trained, capfd):
+    if kind == "text":
+        said = refused(capfd, "sample", "--run", trained, "--judge")
+        assert "has not learned stories; --language NAME may judge it" in said
+        more = ["--language", "hamlet"]
+    else:
+        assert run("train", *FEW, "--quiet", "--out", "run") == 0
+        trained, more = "run", []
+    capfd.readouterr()
+    words = ["--count=3", "--max-new-tokens=4", "--judge", *more]
+    assert run("sample", "--run", trained, *words) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-1] == "0 of 3 stories lie in the language"
+    assert sum("leaves the language at letter" in line for line in lines) == 3
+
+
+def test_an_exported_run_is_sampled_and_counted_like_the_run(trained, capfd):
+    words = ["--seed=3", "--max-new-tokens=6", "--prompt=The", "--raw"]
+    assert run("export", "--run", trained, "--out", "our model") == 0
+    [suggestion] = suggested(capfd.readouterr().out)
+    assert run(*suggestion, *words) == 0
+    exported = capfd.readouterr().out
+    assert run("sample", "--run", trained, *words) == 0
+    assert capfd.readouterr().out == exported
+    assert (
+        told(capfd, "info", "our model")["Shape"]
+        == told(capfd, "info", trained)["Shape"]
+    )
+    assert "is not empty" in refused(
+        capfd, "export", "--run", trained, "--out", "our model"
+    )
+
+
+def test_a_text_is_streamed_as_it_is_written(trained, capfd):
+    words = ["--seed=3", "--max-new-tokens=9", "--prompt=The", "--raw"]
+    assert run("sample", "--run", trained, *words) == 0
+    at_once = capfd.readouterr().out
+    assert run("sample", "--run", trained, *words, "--stream") == 0
+    assert capfd.readouterr().out == at_once

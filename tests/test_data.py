@@ -1,8 +1,11 @@
 """Corpora, batches that are a function of a counter, and an evaluation that asks for all once."""
 
+import dataclasses
 import hashlib
 import itertools
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +27,7 @@ from decoder_only.data import (
     tiny_shakespeare,
     training_batch,
 )
+from decoder_only.engine import hardware
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -125,19 +129,22 @@ def test_stories_become_corpora_with_their_exact_score():
     assert other.fingerprint != train.fingerprint
 
 
-@given(st.text(min_size=2), st.floats(0.01, 0.99))
-def test_a_text_is_cut_in_two_by_position(text, share):
-    if not 0 < int(len(text) * share) < len(text):
-        with pytest.raises(ValueError, match="cannot be split"):
-            split_text(text, share)
-        return
-    train, validation = split_text(text, share)
-    assert train + validation == text
-    assert len(train) == int(len(text) * share)
+@given(st.text(), st.floats(0.01, 0.99))
+def test_a_text_is_cut_in_two_where_a_character_begins(text, share):
+    wanted, n_bytes = int(len(text.encode()) * share), len(text.encode())
+    try:
+        train, validation = split_text(text, share)
+    except ValueError:
+        assert not 0 < wanted < n_bytes - 3  # a character has four bytes at most
+    else:
+        assert train + validation == text
+        assert 0 <= len(train.encode()) - wanted <= 3
 
 
 def test_an_impossible_share_is_refused():
-    with pytest.raises(ValueError, match=r"train_share=1.5 must lie between 0 and 1"):
+    with pytest.raises(
+        ValueError, match=r"train_share=1.5 cannot work: it must be between 0"
+    ):
         split_text("abc", 1.5)
 
 
@@ -250,7 +257,8 @@ def windows(corpus, context_length, batch_size=3):
     batches = list(
         evaluation_batches(corpus, batch_size=batch_size, context_length=context_length)
     )
-    assert all(len(inputs) == batch_size for inputs, _ in batches[:-1])
+    assert len({inputs.shape for inputs, _ in batches}) == 1
+    assert len(batches[0][0]) <= batch_size
     return [pair for batch in batches for pair in zip(*batch, strict=True)]
 
 
@@ -291,7 +299,56 @@ def test_documents_are_packed_and_a_long_one_is_cut():
         read(inputs[targets != IGNORED].tolist())
         for inputs, targets in windows(corpus, 6)
     ]
-    assert rows == ["|ab|cd", "|efg", "|hijkl", "mnop|q"]
+    # The last batch is filled up, so that all have one shape.
+    assert rows == ["|ab|cd", "|efg", "|hijkl", "mnop|q", "", ""]
+
+
+@given(documents, st.integers(1, 4), st.integers(1, 5))
+def test_processes_share_an_evaluation_and_get_equally_many_batches(
+    texts, batch_size, n_ranks
+):
+    corpus = document_corpus(texts, LETTERS)
+    settings = {"batch_size": batch_size, "context_length": 5}
+    alone = list(evaluation_batches(corpus, **settings))
+    shares = [
+        list(evaluation_batches(corpus, **settings, rank=rank, n_ranks=n_ranks))
+        for rank in range(n_ranks)
+    ]
+    assert len({len(share) for share in shares}) == 1
+    together = [batch for turn in zip(*shares, strict=True) for batch in turn]
+    assert len(together) - len(alone) < n_ranks
+    for ours, theirs in zip(together, alone, strict=False):
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert all((targets == IGNORED).all() for _, targets in together[len(alone) :])
+
+
+def test_a_batch_is_sent_whole_and_sliced_on_the_device(monkeypatch):
+    sent = []
+
+    def send(rows, device):
+        sent.append((rows.shape, rows.is_contiguous(), device))
+        return rows
+
+    monkeypatch.setattr(hardware, "send", send)
+    corpus = text_corpus("abcdefgh", LETTERS)
+    where = torch.device("cuda")
+    settings = {"batch_size": 2, "context_length": 3, "seed": 0, "step": 0}
+    inputs, targets = training_batch(corpus, **settings, device=where)
+    assert sent == [((2, 4), True, where)], "one copy of contiguous rows"
+    assert inputs.data_ptr() + inputs.itemsize == targets.data_ptr()
+
+
+def test_a_fingerprint_is_computed_once():
+    corpus, reads = text_corpus("abcdefgh" * 9, LETTERS), []
+
+    class Watched(np.ndarray):
+        def astype(self, *arguments, **settings):
+            reads.append(1)
+            return super().astype(*arguments, **settings)
+
+    watched = dataclasses.replace(corpus, ids=corpus.ids.view(Watched))
+    assert watched.fingerprint == watched.fingerprint == corpus.fingerprint
+    assert len(reads) == 1
 
 
 def test_running_text_is_cut_into_consecutive_windows():
@@ -317,7 +374,7 @@ def test_text_is_read_as_utf_8(tmp_path):
 def test_what_is_no_text_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none.txt does not exist"):
         read_text(tmp_path / "none.txt")
-    with pytest.raises(ValueError, match="is a folder; give one text file"):
+    with pytest.raises(ValueError, match=r"is a folder; .* decoder-only prepare"):
         read_text(tmp_path)
     (tmp_path / "empty.txt").touch()
     with pytest.raises(ValueError, match="is empty"):
@@ -325,6 +382,21 @@ def test_what_is_no_text_is_refused(tmp_path):
     (tmp_path / "latin.txt").write_bytes("Zoë".encode("latin-1"))
     with pytest.raises(ValueError, match="is not UTF-8 text: byte 2 is 0xeb"):
         read_text(tmp_path / "latin.txt")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_may_never_end_is_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/urandom")):
+        with pytest.raises(ValueError, match=f"{path} is a device or a pipe"):
+            read_text(path)
+
+
+def test_a_text_too_large_for_memory_is_refused(tmp_path):
+    with (tmp_path / "sparse.txt").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(ValueError, match=r"more than 2 GB; .* decoder-only prepare"):
+        read_text(tmp_path / "sparse.txt")
 
 
 @pytest.fixture
@@ -361,6 +433,11 @@ def test_shakespeare_is_found_where_the_environment_says(
     shakespeare.rename(tmp_path / "tinyshakespeare.txt")
     assert tiny_shakespeare(url="file:///nowhere").startswith("First Citizen")
     assert not (tmp_path / "cache").exists()
+
+
+def test_shakespeare_is_not_lost_where_it_cannot_be_kept(shakespeare, tmp_path):
+    (tmp_path / "cache").write_text("a file, in which no folder can be made")
+    assert tiny_shakespeare(url=shakespeare.as_uri()).startswith("First Citizen")
 
 
 def test_shakespeare_that_can_be_neither_found_nor_fetched(shakespeare, tmp_path):

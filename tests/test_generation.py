@@ -1,21 +1,27 @@
 """Sampling: the filters, the loop, and texts from prompts."""
 
 import math
+import re
+import subprocess
+import sys
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ladder import unchecked
 
-from decoder_only import GPT, GPTConfig
+from decoder_only import GPT, GPTConfig, data, generation
 from decoder_only.generation import (
     apply_temperature,
     beam_search,
     generate,
     keep_top_k,
     keep_top_p,
+    stream,
     write,
 )
+from decoder_only.stored import load_story_model
 from decoder_only.tokenization import BytePairTokenizer
 
 V = 12
@@ -173,7 +179,7 @@ def test_the_model_is_asked_in_evaluation_mode_and_left_as_it_was(training):
 
 def test_the_mode_is_restored_after_an_error():
     model = tiny(positions="learned").train()
-    with pytest.raises(IndexError):
+    with pytest.raises(ValueError, match=f"an id={V} cannot work"):
         generate(model, torch.tensor([[V]]), max_new_tokens=1)
     assert model.training
 
@@ -244,31 +250,122 @@ def test_nothing_new_is_asked_for():
     assert torch.equal(generate(tiny(), ids, max_new_tokens=0), ids)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"max_new_tokens": -1}, "max_new_tokens=-1 cannot work: it must be 0 or more"),
-        (
-            {"temperature": -0.5},
-            "temperature=-0.5 cannot work: it must be 0 .argmax. or more",
-        ),
-        ({"top_k": 0}, "top_k=0 cannot work: it must be a whole number from 1"),
-        ({"top_p": 0.0}, "top_p=0.0 cannot work: it must be above 0 and at most 1"),
-        ({"top_p": 1.5}, "top_p=1.5 cannot work: it must be above 0 and at most 1"),
-        (
-            {"n_allowed": V + 1},
-            f"n_allowed={V + 1} cannot work: it must be from 1 to {V}",
-        ),
-    ],
+WRONG = {
+    "max_new_tokens": [-1, 1.0, 1.5, True, "3", None],
+    "temperature": [-0.5, math.nan, math.inf, -math.inf, "1", True, None],
+    "top_k": [0, -1, 2.0, "2", True],
+    "top_p": [0.0, 1.5, math.nan, "0.5", True],
+}
+every_wrong = pytest.mark.parametrize(
+    ("name", "value"), [(name, x) for name, values in WRONG.items() for x in values]
 )
-def test_settings_that_cannot_work_are_refused(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        generate(tiny(), torch.tensor([[1]]), **{"max_new_tokens": 1, **wrong})
 
 
-def test_rows_without_a_token_are_refused():
-    with pytest.raises(ValueError, match="rows without a token"):
-        generate(tiny(), torch.zeros(1, 0, dtype=torch.int64), max_new_tokens=1)
+@every_wrong
+def test_settings_that_cannot_work_are_refused(name, value):
+    asked = {"max_new_tokens": 1, name: value}
+    message = rf"^{name}={re.escape(repr(value))} cannot work: it must be "
+    with unchecked(), pytest.raises(ValueError, match=message):
+        generate(tiny(), torch.tensor([[1]]), **asked)
+
+
+@every_wrong
+@pytest.mark.parametrize("prompt", ["", "th", "the cat sat"])
+@pytest.mark.parametrize("function", [write, stream])
+def test_texts_refuse_them_whatever_the_prompt(
+    tokenizer, function, prompt, name, value
+):
+    """Before anything is written, and though a long prompt would leave room for -1 tokens."""
+    model = tiny(vocab_size=300)
+    asked = {"max_new_tokens": 1, name: value}
+    message = rf"^{name}={re.escape(repr(value))} cannot work: it must be "
+    with unchecked(), pytest.raises(ValueError, match=message):
+        function(model, tokenizer, prompt, **asked)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, True, "2"])
+def test_a_count_of_texts_that_cannot_work_is_refused(tokenizer, count):
+    message = rf"^count={count!r} cannot work: it must be a whole number, 1 or more"
+    with unchecked(), pytest.raises(ValueError, match=message):
+        write(tiny(vocab_size=300), tokenizer, count=count)
+
+
+@pytest.mark.parametrize("n_allowed", [0, -1, V + 1, 2.5, "3"])
+def test_an_allowance_that_cannot_work_is_refused(n_allowed):
+    message = (
+        f"n_allowed={n_allowed!r} cannot work: it must be a whole number from 1 to {V}"
+    )
+    with unchecked(), pytest.raises(ValueError, match=message):
+        generate(tiny(), torch.tensor([[1]]), max_new_tokens=1, n_allowed=n_allowed)
+
+
+@pytest.mark.parametrize("shape", [(1, 0), (3,), (), (1, 2, 3), (0, 2)], ids=str)
+def test_ids_that_are_no_rows_of_tokens_are_refused(shape):
+    ids = torch.zeros(shape, dtype=torch.int64)
+    with unchecked(), pytest.raises(ValueError, match=r"^ids.shape=.* ids\[None\]"):
+        generate(tiny(), ids, max_new_tokens=1)
+
+
+@pytest.mark.parametrize(
+    "prompts", [[], [torch.tensor([1]), torch.tensor([], dtype=torch.int64)]], ids=str
+)
+def test_prompts_without_a_token_are_refused(prompts):
+    with pytest.raises(ValueError, match=r"^ids=.* each with a token at least"):
+        generate(tiny(), prompts, max_new_tokens=1)
+
+
+# ------------------------------------------------------------------------------------------ batches
+
+
+@pytest.mark.parametrize("positions", ["rotary", "learned", "sinusoidal", "none"])
+@pytest.mark.parametrize("windows", [(None,), (None, 3), (4, 3)], ids=str)
+def test_prompts_of_several_lengths_continue_as_each_does_alone(positions, windows):
+    """Also past the context of 8, where the window slides, or the rings go on."""
+    model = tiny(positions=positions, windows=windows, n_layers=2).double()
+    prompts = [torch.arange(n) % V for n in (1, 4, 7, 10)]
+    together = generate(model, prompts, max_new_tokens=12, temperature=0)
+    for prompt, found in zip(prompts, together, strict=True):
+        alone = generate(model, prompt[None], max_new_tokens=12, temperature=0)[0]
+        assert torch.equal(found, alone), len(prompt)
+        assert torch.equal(found[: len(prompt)], prompt)
+    assert len({row[-1].item() for row in together}) > 1
+
+
+@pytest.mark.parametrize("positions", ["rotary", "none"])
+def test_a_model_of_windows_forgets_nothing_past_its_context(positions):
+    """Its rings give what the whole text would, though it is longer than the context."""
+    model = tiny(positions=positions, windows=(4, 3), n_layers=2).double()
+    expected = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    ids = expected
+    for _ in range(30):
+        chosen = model(expected)[:, -1].argmax(dim=-1)
+        expected = torch.cat([expected, chosen[:, None]], dim=1)
+    asked = []
+    model.register_forward_pre_hook(lambda _, inputs: asked.append(inputs[0].shape[1]))
+    found = generate(model, ids, max_new_tokens=30, temperature=0)
+    assert torch.equal(found, expected)
+    assert asked == [3] + [1] * 29
+
+
+def test_the_model_itself_generates():
+    model, ids = tiny(), torch.tensor([[1, 2]])
+    drawing = {"max_new_tokens": 9, "top_k": 3}
+    expected = generate(model, ids, generator=seeded(0), **drawing)
+    assert torch.equal(model.generate(ids, generator=seeded(0), **drawing), expected)
+
+
+@torch.no_grad()
+def test_sixteen_bits_are_enough_to_generate():
+    """Weights, activations and cache in bfloat16; filters and draws in float32."""
+    model = tiny(positions="rotary").bfloat16().eval()
+    ids = expected = torch.tensor([[1, 2, 3]])
+    for _ in range(5):
+        chosen = model(expected)[:, -1].argmax(dim=-1)
+        expected = torch.cat([expected, chosen[:, None]], dim=1)
+    found = generate(model, ids, max_new_tokens=5, temperature=0)
+    assert torch.equal(found, expected)
+    drawing = {"top_k": 3, "top_p": 0.9, "temperature": 0.8, "generator": seeded(0)}
+    assert generate(model, ids, max_new_tokens=20, **drawing).shape == (1, 23)
 
 
 # ------------------------------------------------------------------------------------------- text
@@ -333,9 +430,34 @@ def test_complete_texts_stop_and_keep_their_place():
         assert score == pytest.approx(log_prob(model, ids, 1), rel=1e-5)
 
 
-def test_a_beam_must_hold_one():
-    with pytest.raises(ValueError, match="n_beams=0 cannot work: it must be 1 or more"):
-        beam_search(tiny(), torch.tensor([1]), max_new_tokens=1, n_beams=0)
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_beams": 0}, "n_beams=0 cannot work: it must be a whole number, 1 or more"),
+        ({"n_beams": 1.5}, "n_beams=1.5 cannot work"),
+        ({"max_new_tokens": -1}, "max_new_tokens=-1 cannot work"),
+        ({"ids": torch.tensor([[1]])}, r"ids.shape=\(1, 1\) cannot work"),
+        ({"ids": torch.tensor([], dtype=torch.int64)}, r"ids.shape=\(0,\) cannot work"),
+    ],
+    ids=str,
+)
+def test_a_search_that_cannot_work_is_refused(wrong, message):
+    asked = {"ids": torch.tensor([1]), "max_new_tokens": 1, **wrong}
+    with unchecked(), pytest.raises(ValueError, match=message):
+        beam_search(tiny(), **asked)
+
+
+@torch.no_grad()
+def test_scores_of_a_bfloat16_model_are_added_up_exactly():
+    """Against the sum in float64 of what the model says at each step."""
+    model = tiny(context_length=64, positions="rotary").bfloat16().eval()
+    start, n = torch.tensor([1, 2]), 40
+    for ids, score in beam_search(model, start, max_new_tokens=n, n_beams=3):
+        steps = [
+            model(ids[None, :end])[0, -1].double().log_softmax(-1)[ids[end]]
+            for end in range(2, 2 + n)
+        ]
+        assert score == pytest.approx(sum(steps).item(), abs=1e-4)
 
 
 class Parrot(GPT):
@@ -353,10 +475,13 @@ class Parrot(GPT):
         )
         self.ids, self.given = ids, []
 
-    def forward(self, ids, cache=None):  # it keeps nothing, so it is given everything
-        self.given.append(ids[0].tolist())
-        logits = torch.zeros(*ids.shape, self.config.vocab_size)
-        logits[:, -1, self.ids[ids.shape[1]]] = 50.0
+    def forward(self, ids, cache=None, *, last_only=False):
+        if cache[0].is_empty:
+            self.given.append(ids[0].tolist())
+            cache[0].is_empty, self.n_seen = False, 0
+        self.n_seen += ids.shape[1]
+        logits = torch.zeros(len(ids), 1, self.config.vocab_size)
+        logits[:, -1, self.ids[self.n_seen]] = 50.0
         return logits
 
 
@@ -379,9 +504,9 @@ def test_a_prompt_alone_does_not_begin_a_document(tokenizer):
     assert parrot.given[0] == tokenizer.encode("the cat")
     # There is nothing in front of a single word to ask the model with.
     assert write(parrot, tokenizer, "the", **drawing) == ["the cat sat"]
-    assert parrot.given[3] == tokenizer.encode("the")
+    assert parrot.given[1] == tokenizer.encode("the")
     write(parrot, tokenizer, "", **drawing)
-    assert parrot.given[5] == [tokenizer.special_tokens["<|endoftext|>"]]
+    assert parrot.given[2] == [tokenizer.special_tokens["<|endoftext|>"]]
 
 
 def test_a_marker_in_the_prompt_is_the_token(tokenizer):
@@ -392,13 +517,113 @@ def test_a_marker_in_the_prompt_is_the_token(tokenizer):
 
 
 @settings(max_examples=25)
-@given(st.text(max_size=12), st.sampled_from([0.0, 1.0]))
-def test_whatever_the_prompt_the_text_begins_with_it(tokenizer, prompt, temperature):
+@given(st.text(max_size=12), st.sampled_from([0.0, 1.0]), st.integers(0, 3))
+def test_whatever_the_prompt_the_text_begins_with_it(tokenizer, prompt, temperature, n):
+    """In one piece or streamed, and the pieces are the text."""
     model = GPT(
         GPTConfig(vocab_size=300, context_length=64, d_model=8, n_layers=1, n_heads=1),
         generator=seeded(0),
     )
-    drawing = {"max_new_tokens": 3, "temperature": temperature, "generator": seeded(0)}
+    drawing = {"max_new_tokens": n, "temperature": temperature}
     for from_start in (True, False):
-        [text] = write(model, tokenizer, prompt, **drawing, from_start=from_start)
+        drawing["from_start"] = from_start
+        [text] = write(model, tokenizer, prompt, **drawing, generator=seeded(0))
         assert text.startswith(prompt)
+        pieces = stream(model, tokenizer, prompt, **drawing, generator=seeded(0))
+        assert "".join(pieces) == text
+
+
+@pytest.fixture(scope="module")
+def storyteller():
+    return load_story_model()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "n"),
+    [("Once there was a girl called Barnaby", 1), ("One extraordinarily", 2)],
+)
+def test_words_that_merge_are_spelled_whole_and_the_budget_begins_behind_them(
+    storyteller, prompt, n
+):
+    """A model may spell them in more tokens than the tokenizer would; texts differ in how many."""
+    model, tokenizer = storyteller.model, storyteller.tokenizer
+    for seed in range(12):
+        drawing = {"max_new_tokens": n, "temperature": 1.5, "generator": seeded(seed)}
+        for text in write(model, tokenizer, prompt, count=8, **drawing):
+            assert text.startswith(prompt)
+            behind = tokenizer.encode(text[len(prompt) :])
+            # The token that ends the word may run over its end.
+            assert len(behind) <= 4 * (n + 1)
+
+
+def test_each_text_has_its_own_budget(tokenizer):
+    """The one that spells "the" in three tokens gets as many behind it as that which needs one."""
+    model = tiny(vocab_size=300, context_length=64)
+    texts = write(
+        model,
+        tokenizer,
+        "the",
+        count=64,
+        max_new_tokens=5,
+        temperature=8.0,
+        generator=seeded(0),
+    )
+    ids = [tokenizer.encode(text) for text in texts]
+    assert {text[:3] for text in texts} == {"the"}
+    assert len({len(row) for row in ids}) > 1
+
+
+def test_a_character_of_several_tokens_comes_in_one_piece(tokenizer):
+    text = "the cat sat on the log. 😀é the"
+    end = tokenizer.special_tokens["<|endoftext|>"]
+    parrot = Parrot([end, *tokenizer.encode(text), end], tokenizer.vocab_size)
+    pieces = list(stream(parrot, tokenizer, "the cat", generator=seeded(0)))
+    assert "".join(pieces) == text
+    assert pieces[0] == "the"
+    assert "😀" in pieces
+    assert len(pieces) > 5
+
+
+def test_streaming_leaves_the_model_as_it_was(tokenizer):
+    model = tiny(vocab_size=300).train()
+    pieces = stream(model, tokenizer, max_new_tokens=50, generator=seeded(0))
+    next(pieces)
+    pieces.close() if hasattr(pieces, "close") else None
+    del pieces
+    assert model.training
+
+
+def test_the_marker_is_the_one_that_data_are_divided_by():
+    assert generation.END_OF_TEXT == data.END_OF_TEXT
+
+
+# -------------------------------------------------------------------------------------- compilation
+
+# In a process of its own: run-time checks of annotations cannot be compiled.
+COMPILED = """
+import torch
+from decoder_only import GPT, GPTConfig
+from torch._dynamo.testing import CompileCounter
+
+counter, plain = CompileCounter(), torch.compile
+torch.compile = lambda model, **settings: plain(model, backend=counter, **settings)
+shape = dict(vocab_size=12, context_length=400, d_model=16, n_layers=2, n_heads=2)
+model = GPT(GPTConfig(**shape, positions="rotary"), generator=torch.Generator().manual_seed(0))
+model = model.double()
+for prompt in ([[1, 2, 3]], [[4, 5, 6, 7, 8]]):  # neither the text nor its length matter
+    prompt = torch.tensor(prompt)
+    found = [
+        model.generate(prompt, max_new_tokens=200, compile=compile,
+                       generator=torch.Generator().manual_seed(1))
+        for compile in (False, True)
+    ]
+    assert torch.equal(*found)
+    assert counter.frame_count == 1, counter.frame_count
+"""
+
+
+def test_two_hundred_tokens_are_generated_by_one_compiled_graph():
+    run = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr

@@ -1,6 +1,7 @@
 """The choice of a device, and the number format that goes with it."""
 
 import contextlib
+from typing import ClassVar
 
 import pytest
 import torch
@@ -12,10 +13,13 @@ from decoder_only.engine.hardware import (
     choose_device,
     compiled,
     describe,
+    forked_generators,
     has_native_bfloat16,
     known_device,
     multiplying_format,
     peak_flops,
+    seed_generators,
+    send,
 )
 
 CPU = torch.device("cpu")
@@ -162,7 +166,7 @@ def test_data_sheets_are_plausible():
 
 
 def test_what_cannot_be_compiled_runs_as_it_is_and_says_why(monkeypatch):
-    def broken(function):
+    def broken(function, **settings):
         def fail(*arguments):
             raise RuntimeError("no C++ compiler was found\nmore about it")
 
@@ -184,5 +188,51 @@ def test_a_mistake_of_the_function_is_not_blamed_on_the_compiler():
 
 
 def test_what_can_be_compiled_is(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda function: lambda x: function(x) + 1)
+    monkeypatch.setattr(
+        torch, "compile", lambda function, **settings: lambda x: function(x) + 1
+    )
     assert compiled(lambda x: 2 * x)(3) == 7
+
+
+# --------------------------------------------------------------------------------- random numbers
+
+
+def test_all_numbers_of_a_seed_count():
+    """On the CPU, too, whose generator reads 32 bits of 64."""
+
+    def first(*numbers):
+        with forked_generators(CPU):
+            seed_generators(*numbers)
+            return torch.rand(4).tolist()
+
+    seeds = [(a, b, c) for a in range(3) for b in range(3) for c in range(3)]
+    assert len({tuple(first(*seed)) for seed in seeds}) == 27
+    assert first(2**31 - 1, 5, 7) == first(2**31 - 1, 5, 7)
+
+
+def test_generators_are_left_as_they_were():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    with forked_generators(CPU):
+        seed_generators(1, 2, 3)
+        assert not torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_is_sent_to_a_gpu_is_contiguous_and_pinned():
+    class Rows(torch.Tensor):
+        """Of the CPU, and remembers what is asked of it."""
+
+        asked: ClassVar = []
+
+        def pin_memory(self):
+            self.asked.append(("pinned", self.is_contiguous()))
+            return self
+
+        def to(self, device, *, non_blocking):
+            self.asked.append(("sent", device.type, non_blocking))
+            return self
+
+    rows = torch.arange(12).view(3, 4).as_subclass(Rows)
+    send(rows[:, :-1], torch.device("cuda"))
+    assert Rows.asked == [("pinned", True), ("sent", "cuda", True)]

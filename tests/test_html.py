@@ -3,14 +3,19 @@
 Broken links, missing alternative texts, anything that a page would fetch from another host.
 """
 
+import json
 import re
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 import build
+import nbformat
 import pytest
+import yaml
 from bs4 import BeautifulSoup
+
+from decoder_only.stories import StoryLanguage
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -219,3 +224,204 @@ def test_chapters_open_in_colab(pages):
             assert any(
                 link.endswith(f"/blob/main/book/{notebook.name}") for link in links
             ), path.name
+
+
+def test_pages_are_light(pages, site):
+    """What must be there before anything is painted, and how often a page asks for it."""
+    assert (site / "_static/bundle.css").stat().st_size < 400_000
+    for path, soup in pages.items():
+        if path == site / "index.html":  # leads on to book/index.html
+            continue
+        styles = soup.select("link[rel=stylesheet]")
+        scripts = soup.select("script[src]")
+        assert len(styles) == 1, f"{path.name}: {styles}"
+        assert len(scripts) <= 3, f"{path.name}: {scripts}"
+        for script in scripts:
+            assert script.has_attr("defer") or script.has_attr("async"), script
+        has_formulas = bool(soup.select(".math"))
+        assert has_formulas == any("mathjax" in tag["src"] for tag in scripts), (
+            path.name
+        )
+
+
+def test_pictures_keep_their_place_and_come_when_needed(pages):
+    for path, soup in pages.items():
+        for image in soup.select("article img"):
+            assert image.get("loading") == "lazy", f"{path.name}: {image}"
+            assert image.has_attr("width"), f"{path.name}: {image}"
+            assert image.has_attr("height"), f"{path.name}: {image}"
+
+
+def test_pages_say_what_they_are(pages):
+    said = []
+    for path, soup in pages.items():
+        if path.parent.name == "book":
+            description = soup.select_one("meta[name=description]")["content"]
+            assert len(soup.select("meta[name=viewport]")) == 1, path.name
+            said.append(description)
+            assert 60 < len(description) <= 202, f"{path.name}: {description}"
+    assert len(said) == len(set(said))
+
+
+def test_chapters_begin_with_their_question(pages):
+    """Set-up is folded, and what show_source prints stands without its call."""
+    for path, soup in pages.items():
+        if not (ROOT / "book" / f"{path.stem}.ipynb").is_file():
+            continue
+        shown = BeautifulSoup(str(soup.select_one("article")), "html.parser")
+        for fold in shown.select("details"):
+            fold.decompose()
+        before = str(shown).partition('id="the-question"')[0]
+        if 'id="the-question"' in str(shown):
+            assert "<pre" not in before, f"{path.name}: code before the question"
+        for cell in shown.select("div.cell_input pre"):
+            assert not cell.get_text().strip().startswith("show_source("), path.name
+
+
+def test_folds_have_names_of_their_own(pages):
+    for path, soup in pages.items():
+        names = [
+            fold.get_text(strip=True)
+            for fold in soup.select("details.solution > summary")
+        ]
+        assert len(names) == len(set(names)), f"{path.name}: {names}"
+        assert not soup.select("summary[aria-label]")
+        assert not soup.select(".toggle-button")
+
+
+# ---------------------------------------------------------------- the documents, row by row
+
+OPEN = {57, 65, 67, 68, 69, 71}
+"""Rows that wait for chapters to come."""
+
+
+def all_rows() -> list[dict]:
+    parts = yaml.safe_load((ROOT / "book" / "rows.yml").read_text(encoding="utf-8"))
+    return [row for rows in parts.values() for row in rows]
+
+
+def executed_under(notebook: Path) -> dict[str, int]:
+    """For the anchor of each heading: how many cells stand under it, and were executed."""
+    counts: dict[str, int] = {}
+    anchor = ""
+    for cell in nbformat.read(notebook, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            for heading in re.findall(r"^#{1,4} +(.+)$", cell.source, re.MULTILINE):
+                words = re.sub(r"[^\w]+", "-", heading.lower()).strip("-")
+                anchor = words.replace("_", "-")
+        elif cell.execution_count:
+            counts[anchor] = counts.get(anchor, 0) + 1
+    return counts
+
+
+def test_every_row_of_the_documents_is_executed():
+    rows = all_rows()
+    assert [row["row"] for row in rows] == list(range(1, 72))
+    assert {row["row"] for row in rows if "in" not in row} == OPEN
+    counts: dict[str, dict[str, int]] = {}
+    for row in rows:
+        assert set(row) == {"row", "from", "says", "in" if "in" in row else "open"}, row
+        if "in" not in row:
+            continue
+        chapter, _, anchor = row["in"].partition("#")
+        if chapter not in counts:
+            counts[chapter] = executed_under(ROOT / "book" / f"{chapter}.ipynb")
+        assert counts[chapter].get(anchor), (
+            f"row {row['row']}: no cell runs in {row['in']}"
+        )
+
+
+def test_the_page_of_rows_shows_where_each_leads(pages, site):
+    page = pages[site / "book" / "rows.html"]
+    items = page.select(".rows-list > li")
+    assert len(items) == len(all_rows()) == 71
+    for row, item in zip(all_rows(), items, strict=True):
+        verdicts = {pill.get_text() for pill in item.select(".verdict")}
+        assert verdicts, item
+        assert (verdicts == {"Open"}) == (row["row"] in OPEN), item
+        assert bool(item.select_one("a[href*='#']")) == (row["row"] not in OPEN)
+    tried = {
+        int(box["id"].split("-")[1])
+        for soup in pages.values()
+        for box in soup.select("div.claim")
+    }
+    built = {
+        row["row"]
+        for row, item in zip(all_rows(), items, strict=True)
+        if item.select_one(".verdict-built")
+    }
+    assert built == set(range(1, 72)) - tried - OPEN
+
+
+def test_claims_stand_under_the_headings_of_their_chapters(pages, site):
+    headings = pages[site / "book/claims.html"].select("article h2 a.reference")
+    assert len(headings) >= 10
+    for heading in headings:
+        assert re.search(r"\d\d_\w+\.html$", heading["href"])
+
+
+# ---------------------------------------------------------------- bibliography
+
+CITED = re.compile(r"\{cite(?::[a-z]+)?\}`([^`]+)`")
+
+
+def test_citations_and_entries_match_both_ways():
+    entries = re.findall(
+        r"^@\w+\{([^,]+),", (ROOT / "book/references.bib").read_text(), re.MULTILINE
+    )
+    assert len(entries) == len(set(entries))
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "book").glob("*.md")]
+    for path in (ROOT / "book").glob("*.ipynb"):
+        texts += [
+            cell.source
+            for cell in nbformat.read(path, as_version=4).cells
+            if cell.cell_type == "markdown"
+        ]
+    cited = {
+        key.strip()
+        for text in texts
+        for keys in CITED.findall(text)
+        for key in keys.split(",")
+    }
+    assert cited - set(entries) == set(), "cited and not in references.bib"
+    assert set(entries) - cited == set(), "in references.bib and cited nowhere"
+
+
+def test_papers_on_arxiv_are_linked(pages, site):
+    page = pages[site / "book" / "bibliography.html"]
+    assert len(page.select("a[href^='https://arxiv.org/abs/']")) >= 20
+    for entry in page.select("div.citation"):
+        text = BeautifulSoup(str(entry), "html.parser")
+        for link in text.select("a"):
+            link.decompose()
+        assert "arXiv:" not in text.get_text(), entry.get_text()
+
+
+def test_the_opening_page_pulls(pages, site):
+    """A way in, and a story whose wrong letter is marked, before anything else is explained."""
+    article = pages[site / "book" / "index.html"].select_one("article")
+    start = article.select_one("a.start")
+    assert start["href"].startswith("00_overview.html")
+    before_story = article.get_text().partition(start.get_text())[0]
+    assert len(before_story.split()) < 80
+    letter = article.select_one(".story .wrong-letter").get_text()
+    assert len(letter) == 1
+    story = json.loads((ROOT / "book/figures/opening.json").read_text(encoding="utf-8"))
+    shown = article.select_one(".story-text").get_text()
+    shown = shown.translate(str.maketrans("“”‘’", "\"\"''"))
+    assert shown.startswith(story["read"] + letter)
+    assert story["command"] in article.select_one(".story-caption").get_text()
+    image = pages[site / "book" / "index.html"].select_one("meta[property='og:image']")[
+        "content"
+    ]
+    assert (site / "_static" / Path(image).name).is_file()
+
+
+def test_the_opening_story_leaves_the_language_where_it_says():
+    story = json.loads((ROOT / "book/figures/opening.json").read_text(encoding="utf-8"))
+    verdict = StoryLanguage().explain(story["read"] + story["found"])
+    assert not verdict.in_language
+    assert verdict.at == len(story["read"])
+    assert [words for words, _ in verdict.expected[:3]] == [
+        words for words, _ in story["expected"]
+    ]

@@ -13,10 +13,11 @@ from torch import nn
 
 from decoder_only.lm_head import (
     LMHead,
-    _padded_linear,
+    _logits,
     bits_per_byte,
     next_token_loss,
     perplexity,
+    sliced_next_token_loss,
 )
 
 B, S, D, V = 2, 5, 7, 11
@@ -43,23 +44,11 @@ def test_head_equals_a_linear_map(dtype):
     )
 
 
-def test_tied_head_reads_the_table_itself():
-    table = nn.Embedding(V, D)
-    head = LMHead(d_model=D, vocab_size=V, tied_to=table)
+def test_a_tied_head_reads_the_table_that_it_is_handed():
+    head, table = LMHead(d_model=D, vocab_size=V, tied=True), torch.randn(V, D)
     assert head.weight is None
     assert not list(head.parameters())
-    with torch.no_grad():
-        table.weight.mul_(2)
-    assert torch.equal(head(torch.eye(D)), table.weight.T)
-    table.weight = nn.Parameter(torch.randn(V, D))  # another one in its place
-    assert torch.equal(head(torch.eye(D)), table.weight.T)
-
-
-def test_a_head_cannot_be_tied_to_another_shape():
-    with pytest.raises(
-        ValueError, match=r"head of shape \(11, 7\) to a weight of shape \(7, 11\)"
-    ):
-        LMHead(d_model=D, vocab_size=V, tied_to=nn.Embedding(D, V))
+    assert torch.equal(head(torch.eye(D), table), table.T)
 
 
 def test_soft_cap_bends_large_logits_and_leaves_small_ones():
@@ -94,15 +83,9 @@ def test_padding_for_the_gpu_is_invisible(multiple, dtype):
     x, weight = (normal(*shape, seed=1, dtype=dtype) for shape in ((B, S, D), (V, D)))
     compare(
         "padded head = head",
-        results(_padded_linear(x, weight, multiple), x, weight),
+        results(_logits(x, weight, multiple=multiple), x, weight),
         results(x @ weight.T, x, weight),
     )
-
-
-@pytest.mark.parametrize("soft_cap", [0.0, -1.0, math.nan])
-def test_a_cap_that_cannot_work_is_named(soft_cap):
-    with pytest.raises(ValueError, match=f"soft_cap={soft_cap} cannot work"):
-        LMHead(d_model=D, vocab_size=V, soft_cap=soft_cap)
 
 
 def test_a_head_of_its_own_starts_small():
@@ -192,6 +175,101 @@ def test_shapes_that_do_not_agree_are_named(shape):
     message = r"logits of shape \(2, 5, 11\) need targets of shape \(2, 5\), got "
     with unchecked(), pytest.raises(ValueError, match=message):
         next_token_loss(torch.zeros(B, S, V), targets_of(*shape))
+
+
+# --------------------------------------------------------------------------------------- in slices
+
+
+@every_precision
+@pytest.mark.parametrize("n_slices", [1, 3, B * S, 100])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("soft_cap", [None, 2.0])
+def test_sliced_loss_equals_the_whole(soft_cap, reduction, n_slices, dtype):
+    """Whatever the slices, one of which holds nothing that counts."""
+    x, weight = (normal(*shape, seed=1, dtype=dtype) for shape in ((B, S, D), (V, D)))
+    targets = targets_of(B, S)
+    targets[0] = -1
+    head = {"scale": 0.3, "soft_cap": soft_cap}
+    sliced = sliced_next_token_loss(
+        x, weight, targets, reduction=reduction, n_slices=n_slices, **head
+    )
+    whole = next_token_loss(_logits(x, weight, **head), targets, reduction=reduction)
+    compare(
+        "sliced loss = next-token loss",
+        results(sliced, x, weight),
+        results(whole, x, weight),
+    )
+
+
+@every_precision
+@pytest.mark.parametrize("tied", [True, False])
+def test_sliced_loss_of_a_model_equals_the_whole(tied, dtype):
+    """Every gradient of a model, a tied table's from both ends."""
+    model, ids = build(dtype, tied=tied, soft_cap=3.0, base_width=5), targets_of(B, S)
+    head = {"scale": model.head.scale, "soft_cap": model.head.soft_cap}
+    sliced = sliced_next_token_loss(
+        model.hidden(ids[:, :-1]), model.head_weight, ids[:, 1:], n_slices=3, **head
+    )
+    whole = next_token_loss(model(ids[:, :-1]), ids[:, 1:])
+    weights = list(model.parameters())
+    compare(
+        "sliced loss = next-token loss",
+        results(sliced, *weights),
+        results(whole, *weights),
+    )
+
+
+def test_sliced_loss_never_holds_the_logits_of_a_batch():
+    n, v, n_slices = 64, 999, 16
+    x, weight = (normal(*shape, seed=1) for shape in ((1, n, D), (v, D)))
+    largest = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            out = function(*args, **(kwargs or {}))
+            largest.append(out.numel() if torch.is_tensor(out) else 0)
+            return out
+
+    with Watch():
+        loss = sliced_next_token_loss(x, weight, targets_of(1, n), n_slices=n_slices)
+        loss.backward()
+    assert max(largest) == max(v * D, n * v // n_slices) < n * v // 8
+
+
+@torch.no_grad()
+def test_sliced_loss_without_gradients_computes_none(monkeypatch):
+    x, weight = (normal(*shape, seed=1) for shape in ((B, S, D), (V, D)))
+    monkeypatch.setattr(torch.Tensor, "__matmul__", None)
+    whole = next_token_loss(_logits(x, weight), targets_of(B, S))
+    sliced = sliced_next_token_loss(x, weight, targets_of(B, S))
+    torch.testing.assert_close(sliced, whole)
+
+
+def test_sliced_loss_under_autocast():
+    """As close to the exact gradient as the plain loss is; sums and results in float32."""
+    x, weight = (
+        normal(*shape, seed=1, dtype=torch.float32) for shape in ((B, 99, D), (V, D))
+    )
+    targets = targets_of(B, 99)
+    exact = results(next_token_loss(_logits(x, weight), targets), x, weight)
+    with torch.autocast("cpu", torch.bfloat16):
+        plain = results(next_token_loss(_logits(x, weight), targets), x, weight)
+        sliced = results(sliced_next_token_loss(x, weight, targets), x, weight)
+    for ours, theirs, true in zip(sliced, plain, exact, strict=True):
+        assert ours.dtype == torch.float32
+        error = (theirs - true).norm() / true.norm()
+        assert (ours - true).norm() / true.norm() < 2 * error + 1e-6
+
+
+def test_what_a_sliced_loss_cannot_take_is_named():
+    x, weight = torch.zeros(B, S, D), torch.zeros(V, D)
+    for wrong in ({"reduction": "none"}, {"n_slices": 0}):
+        ((name, value),) = wrong.items()
+        with pytest.raises(ValueError, match=f"{name}={value!r} cannot work"):
+            sliced_next_token_loss(x, weight, targets_of(B, S), **wrong)
+    message = r"hidden states of shape \(2, 5, 7\) need targets of shape \(2, 5\), got "
+    with unchecked(), pytest.raises(ValueError, match=message):
+        sliced_next_token_loss(x, weight, targets_of(S, B))
 
 
 # --------------------------------------------------------------------------------------- chain rule

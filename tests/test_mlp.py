@@ -128,10 +128,3 @@ def test_positions_do_not_mix(mlp):
 
 def test_squared_relu():
     assert squared_relu(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [0, 0, 9]
-
-
-def test_an_unknown_activation_is_named():
-    with pytest.raises(
-        ValueError, match=r"'swish' is unknown; choose one of relu, gelu, "
-    ):
-        MLP(d_model=D, d_mlp=F, activation="swish")

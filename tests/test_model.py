@@ -186,6 +186,21 @@ def test_outputs_for_a_prefix_do_not_depend_on_what_follows(settings):
 
 
 @every_variant
+def test_the_last_position_can_be_asked_for_alone(settings):
+    model, ids = build(**settings), random_ids()
+    torch.testing.assert_close(
+        model(ids, last_only=True), model(ids)[:, -1:], rtol=1e-13, atol=1e-13
+    )
+
+
+def test_the_head_reads_one_position_where_one_is_asked_for():
+    model, read = build(), []
+    model.head.register_forward_hook(lambda _, inputs, out: read.append(out.shape))
+    model(random_ids(), last_only=True)
+    assert read == [(B, 1, V)]
+
+
+@every_variant
 def test_rows_of_a_batch_do_not_interact(settings):
     model, ids = build(**settings), random_ids(rows=3)
     logits = model(ids)
@@ -219,7 +234,7 @@ def test_order_is_known_from_positions_and_mask_alone(settings, monkeypatch):
     monkeypatch.setattr(
         multihead,
         "attend",
-        lambda *x, causal, **options: attend(*x, causal=False, **options),
+        lambda *x, **options: attend(*x, causal=False, **options),
     )
     if settings["positions"] == "none":
         assert difference() < 1e-12
@@ -441,7 +456,7 @@ def test_logits_shrink_by_the_ratio_of_widths(tied):
 def is_tied(model: GPT) -> bool:
     """The head reads whatever the embedding holds, and holds nothing itself."""
     probe = normal(1, 1, SIZES["d_model"], seed=4).to(model.embedding.weight)
-    read = model.head(probe)
+    read = model.head(probe, model.embedding.weight)
     return (
         not list(model.head.parameters())
         and "head.weight" not in model.state_dict()
@@ -644,6 +659,54 @@ def test_dropout_acts_on_embeddings_in_training_only():
     torch.testing.assert_close(dropped[kept], whole[kept] / 0.75)
 
 
+# ---------------------------------------------------------------------------------------- recompute
+
+
+@every_variant
+def test_recomputed_gradients_are_bit_for_bit_the_same(settings):
+    """Dropout too: the same components are dropped the second time."""
+    model, ids = build(dropout=0.2, **settings).train(), random_ids()
+    found = []
+    for recompute in (False, True):
+        model.recompute = recompute
+        torch.manual_seed(0)
+        loss = next_token_loss(model(ids[:, :-1]), ids[:, 1:])
+        found.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_recomputing_runs_blocks_twice_in_training_and_once_elsewhere():
+    model, ids, calls = build(), random_ids(), []
+    model.blocks[1].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
+    model.recompute = True
+    expected = [(False, 1), (True, 2)]
+    for training, n_calls in expected:
+        calls.clear()
+        model.train(training)(ids).sum().backward()
+        assert len(calls) == n_calls
+
+
+def kept_for_backward(model: GPT, ids: torch.Tensor) -> int:
+    kept = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = model.hidden(ids)
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    assert output.requires_grad
+    return sum(x.numel() for at, x in kept.items() if at not in weights)
+
+
+def test_recomputing_keeps_little_more_than_the_inputs_of_the_blocks():
+    model, ids = build(context_length=64, n_layers=6).train(), random_ids(4, 64)
+    whole = kept_for_backward(model, ids)
+    model.recompute = True
+    assert kept_for_backward(model, ids) < whole / 8
+
+
 # -------------------------------------------------------------------------------------- compilation
 
 # In a process of its own: run-time checks of annotations cannot be compiled.
@@ -703,43 +766,91 @@ def test_compiled_code_equals_eager_and_stays_tied():
     compile_and_compare("inductor", n_layers=1, n_variants=1)
 
 
+GRAPHS = """
+import tempfile, torch
+import torch.distributed as dist
+from torch._dynamo.testing import CompileCounter
+from torch._dynamo.utils import counters
+from torch.nn.parallel import DistributedDataParallel
+from decoder_only import GPT, GPTConfig
+from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
+
+shape = dict(vocab_size=19, context_length=16, d_model=128, n_layers=4, n_heads=4)
+ids = torch.randint(19, (2, 17), generator=torch.Generator().manual_seed(0))
+
+
+class Loss(torch.nn.Module):
+    def __init__(self, sliced=False, recompute=False, **settings):
+        super().__init__()
+        self.model, self.sliced = GPT(GPTConfig(**shape, **settings)), sliced
+        self.model.recompute = recompute
+
+    def forward(self, ids):
+        if not self.sliced:
+            return next_token_loss(self.model(ids[:, :-1]), ids[:, 1:])
+        x, weight = self.model.hidden(ids[:, :-1]), self.model.head_weight
+        return sliced_next_token_loss(x, weight, ids[:, 1:], n_slices=3)
+
+
+def n_graphs(loss, wrap=lambda compiled: compiled):
+    torch._dynamo.reset()
+    counters.clear()
+    counter = CompileCounter()
+    model = wrap(torch.compile(loss, backend=counter))
+    for _ in range(3):
+        model(ids).backward()
+    assert not counters["graph_break"], counters
+    return counter.frame_count
+
+
+windows = dict(windows=(None, 4), positions="rotary", dropout=0.1)
+assert n_graphs(Loss()) == 1
+assert n_graphs(Loss(recompute=True, **windows)) == 1
+assert n_graphs(Loss(sliced=True, recompute=True, tied=False, soft_cap=5.0)) == 1
+store = f"file://{tempfile.mktemp()}"
+dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+# Dynamo cuts a graph where DDP's buckets end, so that the first are averaged while the others
+# are still being computed. Told not to, it makes one graph here too.
+assert n_graphs(Loss(), DistributedDataParallel) > 1
+torch._dynamo.config.optimize_ddp = False
+assert n_graphs(Loss(), DistributedDataParallel) == 1
+assert n_graphs(Loss(sliced=True, recompute=True, **windows), DistributedDataParallel) == 1
+"""
+
+
+def test_training_is_one_graph_without_a_break():
+    """Recomputed, in slices, with windows and dropout; in DDP, if that does not ask for more."""
+    run = subprocess.run([sys.executable, "-c", GRAPHS], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 # ------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
-    ("ids", "error", "message"),
+    ("ids", "message"),
     [
         (
             torch.zeros(5, dtype=torch.long),
-            ValueError,
-            r"\(batch, sequence\), got \(5,\).*ids\[None\]",
+            r"ids.shape=\(5,\) cannot work.* \(batch, sequence\);.*ids\[None\]",
         ),
-        (torch.zeros(1, 2, 3, dtype=torch.long), ValueError, r"got \(1, 2, 3\)"),
-        (
-            torch.zeros(2, 3),
-            TypeError,
-            r"int32 or int64, got torch.float32; use ids.long\(\)",
-        ),
+        (torch.zeros(1, 2, 3, dtype=torch.long), r"ids.shape=\(1, 2, 3\) cannot"),
+        (torch.zeros(2, 3), r"ids.dtype=torch.float32 cannot.* torch.int64"),
+        (torch.zeros(2, 3).bool(), r"ids.dtype=torch.bool cannot.* torch.int64"),
         (
             torch.full((2, 3), V),
-            IndexError,
-            rf"id {V} is outside the vocabulary of {V}",
+            rf"an id={V} cannot.* in 0\.\.{V - 1}; was .* another tokenizer",
         ),
-        (
-            torch.full((2, 3), -1),
-            IndexError,
-            rf"id -1 is outside the vocabulary of {V}",
-        ),
+        (torch.full((2, 3), -1), rf"an id=-1 cannot.* in 0\.\.{V - 1}"),
         (
             torch.zeros(1, 10, dtype=torch.long),
-            ValueError,
-            r"10 positions .* table of 9 learned",
+            r"ids.shape\[1\]=10 cannot.* at most 9 for learned positions",
         ),
     ],
-    ids=["one axis", "three axes", "float", "too large", "negative", "too long"],
+    ids=["one axis", "three axes", "float", "bool", "large", "negative", "too long"],
 )
-def test_ids_that_cannot_work_are_named(ids, error, message):
-    with unchecked(), pytest.raises(error, match=message):
+def test_ids_that_cannot_work_are_named(ids, message):
+    with unchecked(), pytest.raises(ValueError, match=message):
         build()(ids)
 
 
@@ -876,7 +987,7 @@ def test_weights_are_counted_before_they_exist(settings):
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"n_layers": 10**9}, "n_layers=1000000000 cannot work: it must be at most"),
+        ({"n_layers": 5000}, "n_layers=5000 cannot work: it must be at most"),
         ({"d_model": 10**6, "n_heads": 1}, "n_weights=.*at most 2.35 outside the meta"),
         ({"vocab_size": 2**31 - 1, "d_model": 2**20}, "n_weights=.*at most 2.35"),
         ({"d_mlp": 2**31 - 1, "d_model": 1024}, "n_weights=.*at most 2.35"),

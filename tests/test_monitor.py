@@ -1,7 +1,11 @@
 """What is seen of a training: history, log, bar, and the end of one that has diverged."""
 
+import dataclasses
 import math
+import re
 import sys
+import time
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,17 +13,27 @@ import torch
 from decoder_only import GPT, GPTConfig
 from decoder_only.engine.monitor import Evaluation, History, Monitor, flops_per_token
 from decoder_only.presets import PRESETS
+from decoder_only.training import StepResult
 
 
 def noted(monitor: Monitor, *losses: float) -> None:
     for loss in losses:
         skipped = torch.tensor(not math.isfinite(loss))
-        monitor.note_step(torch.tensor(loss), skipped, 0.1)
+        norm = torch.tensor(2 * loss)
+        monitor.note_step(StepResult(torch.tensor(loss), norm, skipped), 0.1)
+
+
+def begun(*, n_steps: int, tokens_per_step: int = 5, **settings) -> Monitor:
+    return Monitor(n_steps=n_steps, history=History(tokens_per_step), **settings)
+
+
+def kept(records: list) -> Callable[..., None]:
+    return lambda *new: records.extend(new)
 
 
 def test_losses_are_read_together():
     records = []
-    monitor = Monitor(n_steps=7, tokens_per_step=5, look_every=3, log=records.append)
+    monitor = begun(n_steps=7, look_every=3, log=kept(records))
     noted(monitor, 3.0, 2.0)
     assert records == []
     noted(monitor, 1.0, 0.5)
@@ -33,7 +47,7 @@ def test_losses_are_read_together():
 
 def test_an_evaluation_belongs_to_the_steps_before_it():
     records = []
-    monitor = Monitor(n_steps=7, tokens_per_step=5, look_every=5, log=records.append)
+    monitor = begun(n_steps=7, look_every=5, log=kept(records))
     noted(monitor, 3.0, 2.0)
     monitor.note_evaluation(Evaluation(1.5, bytes_per_token=2.0, floor=0.5))
     assert [r["step"] for r in records] == [1, 2, 2]
@@ -42,26 +56,30 @@ def test_an_evaluation_belongs_to_the_steps_before_it():
     assert records[-1]["bits_per_byte"] == pytest.approx(1.5 / math.log(2) / 2)
 
 
+@pytest.mark.parametrize("look_every", [1, 2, 10])
 @pytest.mark.parametrize("patience", [1, 3])
-def test_it_ends_only_when_patience_does(patience):
-    monitor = Monitor(n_steps=99, tokens_per_step=1, look_every=1, patience=patience)
+def test_it_ends_only_when_patience_does(patience, look_every):
+    monitor = begun(n_steps=99, look_every=look_every, patience=patience)
     nan = math.nan
     noted(monitor, *[nan] * (patience - 1), 1.0, *[nan] * (patience - 1), 1.0)
     message = (
         rf"not finite in {patience} steps in a row, up to step {3 * patience}; no st"
     )
+    # Steps that went well after those in a row, and are read with them, excuse nothing.
     with pytest.raises(FloatingPointError, match=message):
-        noted(monitor, *[nan] * patience)
+        noted(monitor, *[nan] * patience, *[1.0] * look_every)
 
 
 def test_history_recalls_what_its_log_says():
     records = []
-    monitor = Monitor(n_steps=4, tokens_per_step=5, look_every=1, log=records.append)
+    monitor = begun(n_steps=4, look_every=1, log=kept(records))
     noted(monitor, 3.0, math.nan)
     monitor.note_evaluation(Evaluation(1.5, bytes_per_token=2.0, floor=0.5))
     history = History(tokens_per_step=5)
-    history.recall(records, Evaluation(0.0, bytes_per_token=2.0, floor=0.5))
+    known = {"bytes_per_token": 2.0, "floor": 0.5}
+    history.recall(records, n_steps=2, **known)
     assert history.losses[0] == 3.0
+    assert history.gradient_norms[0] == 6.0
     assert math.isnan(history.losses[1])
     assert history.skipped == [2]
     assert history.evaluations == monitor.history.evaluations
@@ -85,22 +103,35 @@ def test_flops_by_hand():
         )
     )
     matrices = 4 * 6 * 8 + 2 * 6 * 11 + 7 * 6
-    norms = 2 * 6  # counted with the blocks, though they are no matrices
-    assert flops_per_token(model) == 6 * (matrices + norms) + 12 * 8 * 5
+    assert flops_per_token(model) == 6 * matrices + 12 * 8 * 5
+    assert flops_per_token(model.config) == flops_per_token(model)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2-small", "gpt3-2.7b", "llama2-7b", "modern-small"]
+)
+@pytest.mark.parametrize("changes", [{}, {"n_kv_heads": 2, "head_dim": 24}], ids=str)
+def test_flops_count_the_matrices_that_multiply(name, changes):
+    config = dataclasses.replace(PRESETS[name], n_layers=2, n_heads=4, **changes)
+    with torch.device("meta"):
+        model = GPT(config)
+    maps = [m.weight for m in model.blocks.modules() if isinstance(m, torch.nn.Linear)]
+    n = sum(weight.numel() for weight in maps) + config.vocab_size * config.d_model
+    width = config.n_heads * config.head_dim
+    attention = 12 * config.n_layers * width * config.context_length
+    assert flops_per_token(config) == 6 * n + attention
 
 
 def test_flops_of_gpt2_as_published():
     """MFU's numerator for GPT-2 small: 6 x 123.6 M + 12 L D S within a part in a hundred."""
     with torch.device("meta"):
         model = GPT(PRESETS["gpt2-small"])
-    expected = 6 * 123.6e6 + 12 * 12 * 768 * 1024
-    assert flops_per_token(model) == pytest.approx(expected, rel=0.01)
+    expected = 6 * 123.53e6 + 12 * 12 * 768 * 1024
+    assert flops_per_token(model) == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_bar_tells_the_share_of_the_machine(capfd):
-    with Monitor(
-        n_steps=2, tokens_per_step=5, progress=True, flops_per_token=8, peak_flops=1.0
-    ) as monitor:
+    with begun(n_steps=2, progress=True, flops_per_token=8, peak_flops=1.0) as monitor:
         noted(monitor, 3.0, math.nan)
     last = capfd.readouterr().err.rpartition("\r")[2]
     assert "MFU " in last
@@ -109,8 +140,8 @@ def test_the_bar_tells_the_share_of_the_machine(capfd):
 
 def test_a_board_without_tensorboard_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ImportError, match=r"pip install 'decoder-only\[tensorboard\]'"):
-        Monitor(n_steps=1, tokens_per_step=1, board=tmp_path)
+    with pytest.raises(ImportError, match="pip install tensorboard"):
+        begun(n_steps=1, board=tmp_path)
 
 
 def test_a_board_receives_every_number(tmp_path, monkeypatch):
@@ -129,9 +160,58 @@ def test_a_board_receives_every_number(tmp_path, monkeypatch):
     module = type(sys)("torch.utils.tensorboard")
     module.SummaryWriter = Writer
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    with Monitor(n_steps=1, tokens_per_step=1, board=tmp_path) as monitor:
+    with begun(n_steps=1, board=tmp_path) as monitor:
         noted(monitor, 2.0)
         monitor.note_evaluation(Evaluation(1.5, bytes_per_token=2.0))
     assert ("loss", 2.0, 1) in written
     assert ("validation_loss", 1.5, 1) in written
     assert written[-1] == "closed"
+
+
+def test_the_speed_is_that_of_the_steps_alone(capfd):
+    """Neither what was before a resume nor an evaluation slows them down."""
+    history = History(tokens_per_step=1000, losses=[1.0] * 6, seconds=1e6)
+    with Monitor(n_steps=10, history=history, look_every=2, progress=True) as monitor:
+        noted(monitor, 1.0)
+        time.sleep(0.02)
+        noted(monitor, 1.0)
+        with monitor.pause():
+            time.sleep(0.5)
+            monitor.note_evaluation(Evaluation(1.0, 1.0))
+        noted(monitor, 1.0)
+        time.sleep(0.02)
+        noted(monitor, 1.0)
+    shown = capfd.readouterr().err
+    speeds = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) tokens/s", shown)]
+    assert speeds
+    assert all(20_000 < speed < 101_000 for speed in speeds), speeds
+    assert history.seconds > 1e6 + 0.5
+
+
+def test_the_time_left_after_a_resume_is_that_of_the_steps_to_come(capfd):
+    history = History(tokens_per_step=1, losses=[1.0] * 900)
+    with Monitor(n_steps=1000, history=history, look_every=1, progress=True) as monitor:
+        time.sleep(0.2)
+        noted(monitor, 1.0)
+    last = capfd.readouterr().err.rpartition("\r")[2]
+    seconds = int(re.search(r"(\d+):(\d+) left", last)[1]) * 60
+    seconds += int(re.search(r"(\d+):(\d+) left", last)[2])
+    # One step took a fifth of a second, 99 are left; by 901 steps it would be nothing.
+    assert 15 < seconds < 60
+    assert "901/1000 steps" in last
+
+
+def test_lines_that_the_log_has_lost_do_not_shift_the_others():
+    history = History(tokens_per_step=5)
+    records = [
+        {"step": 1, "loss": 3.0, "learning_rate": 0.1, "seconds": 1.0},
+        {"step": 4, "loss": 2.0, "gradient_norm": "x", "skipped": True, "seconds": 4.0},
+        {"step": 4, "validation_loss": 1.5, "seconds": 5.0},
+        {"step": 9, "loss": 1.0, "seconds": 9.0},
+        {"step": 5, "seconds": None},
+    ]
+    history.recall(records, n_steps=5, bytes_per_token=1.0)
+    assert [step for step, x in enumerate(history.losses, 1) if x == x] == [1, 4]
+    assert len(history.losses) == len(history.gradient_norms) == 5
+    assert (history.skipped, history.seconds, history.tokens) == ([4], 5.0, 25)
+    assert [step for step, _ in history.evaluations] == [4]

@@ -1,4 +1,4 @@
-"""The figures: one style, one diagram, colours and type that every reader can read."""
+"""The figures: one style, colours and type that every reader can read."""
 
 import io
 import subprocess
@@ -10,17 +10,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from matplotlib.colors import to_rgb, to_rgba
-from matplotlib.lines import Line2D
-from matplotlib.patches import FancyBboxPatch, Patch
-from matplotlib.text import Text
+from matplotlib.colors import to_rgb
 
 from decoder_only.show import notebook, plots
+from decoder_only.show.architecture import PARTS, architecture
 
 mpl.use("Agg")
-
-WAYS = (None, (), *plots.PARTS, ("attention", "mlp"))
-every_way = pytest.mark.parametrize("lit", WAYS, ids=str)
 
 
 @pytest.fixture(autouse=True)
@@ -37,116 +32,6 @@ def png(figure) -> int:
     return file.tell()
 
 
-def named(figure, kind=object):
-    """The diagram's artists that belong to a part."""
-    return [
-        a for a in figure.axes[0].get_children() if a.get_gid() and isinstance(a, kind)
-    ]
-
-
-def colours(artist) -> set[tuple[float, ...]]:
-    """The colours in which an artist is drawn."""
-    if isinstance(artist, Text | Line2D):
-        return {to_rgba(artist.get_color())}
-    found = {to_rgba(artist.get_edgecolor())} if artist.get_linewidth() else set()
-    return {c for c in found | {to_rgba(artist.get_facecolor())} if c[3] > 0}
-
-
-def greyness(colour) -> float:
-    """How far a colour is from grey: zero for grey, one for a pure hue."""
-    return max(colour[:3]) - min(colour[:3])
-
-
-# ------------------------------------------------------------------------------------- the diagram
-
-
-@every_way
-def test_only_what_is_lit_is_in_colour(lit):
-    figure = plots.architecture(lit)
-    on = (
-        set(plots.PARTS) if lit is None else {lit} if isinstance(lit, str) else set(lit)
-    )
-    if "model" in on:
-        on |= {
-            "embeddings",
-            "attention",
-            "multihead",
-            "normalization",
-            "mlp",
-            "lm_head",
-        }
-    shown = named(figure)
-    assert {artist.get_gid() for artist in shown} == set(plots.PARTS)
-    for part, colour in plots.PARTS.items():
-        drawn = {c for a in shown if a.get_gid() == part for c in colours(a)}
-        assert (to_rgba(colour) in drawn) == (part in on), part
-        if part not in on:
-            assert max(map(greyness, drawn)) < 0.1, part
-
-
-@every_way
-def test_text_is_inside_the_figure_and_meets_nothing(lit):
-    figure = plots.architecture(lit)
-    renderer = figure.canvas.get_renderer()
-    labels = {a.get_text(): a.get_window_extent(renderer) for a in named(figure, Text)}
-    width, height = figure.bbox.size
-    for text, box in labels.items():
-        assert box.x0 > 0, text
-        assert box.x1 < width, text
-        assert box.y0 > 0, text
-        assert box.y1 < height, text
-    texts = [(a.get_text(), a.get_window_extent(renderer)) for a in named(figure, Text)]
-    for (one, box), (other, its) in combinations(texts, 2):
-        assert not box.overlaps(its), (one, other)
-    for outline in named(figure, FancyBboxPatch):
-        frame = outline.get_window_extent(renderer)
-        for text, box in texts:
-            inside = frame.x0 < box.x0 and box.x1 < frame.x1
-            inside = inside and frame.y0 < box.y0 and box.y1 < frame.y1
-            assert inside or not box.overlaps(frame), (text, outline.get_gid())
-
-
-def test_nothing_but_colour_changes():
-    whole, part = plots.architecture(), plots.architecture("mlp")
-    here = [(a.get_gid(), a.get_window_extent().bounds) for a in named(whole, Patch)]
-    there = [(a.get_gid(), a.get_window_extent().bounds) for a in named(part, Patch)]
-    assert here == there
-    assert [a.get_text() for a in named(whole, Text)] == [
-        a.get_text() for a in named(part, Text)
-    ]
-
-
-def test_the_residual_stream_is_one_straight_line():
-    lines = named(plots.architecture(), Line2D)
-    (stream,) = [line for line in lines if line.get_linewidth() == 5]
-    assert len(set(stream.get_xdata())) == 1
-
-
-def test_masked_cells_are_those_above_the_diagonal():
-    figure = plots.architecture("attention")
-    cells = [
-        p for p in named(figure, mpl.patches.Rectangle) if p.get_gid() == "attention"
-    ]
-    masked = [p for p in cells if p.get_facecolor()[3] == 0]
-    assert (len(cells), len(masked)) == (32, 6)
-    left, bottom = (
-        min(p.get_x() for p in cells[16:]),
-        min(p.get_y() for p in cells[16:]),
-    )
-    for cell in masked:
-        column = round((cell.get_x() - left) / 0.1)
-        row = 3 - round((cell.get_y() - bottom) / 0.1)
-        assert column > row
-
-
-def test_an_unknown_part_is_named_with_those_that_exist():
-    with pytest.raises(
-        ValueError, match="no part 'head'; the parts are tokenization, embeddings"
-    ):
-        plots.architecture(lit=("mlp", "head"))
-    assert plt.get_fignums() == []
-
-
 # ------------------------------------------------------------------------------------------- style
 
 
@@ -155,10 +40,9 @@ def test_style_leaves_the_defaults_as_they_were():
     before = dict(mpl.rcParams)
     with plots.style():
         assert mpl.rcParams["axes.spines.top"] is False
-    plots.architecture()
+    architecture()
     plots.loss_curves({"a": ([1, 2], [3, 2])}, floor=1.0)
     plots.heatmap(np.eye(2))
-    plots.bars(["a"], [1], x_label="count")
     assert dict(mpl.rcParams) == before
 
 
@@ -267,7 +151,7 @@ def test_words_stand_out_in_light_and_dark(colour):
     assert contrast(in_the_dark(colour), in_the_dark("white")) >= 4.5
 
 
-@pytest.mark.parametrize("colour", [*SERIES, *plots.PARTS.values()])
+@pytest.mark.parametrize("colour", [*SERIES, *PARTS.values()])
 def test_lines_stand_out_in_the_dark(colour):
     assert contrast(in_the_dark(colour), "black") >= 3
 
@@ -319,11 +203,10 @@ def test_figures_are_small_files():
             weights, row_labels=tokens, col_labels=tokens, colour_label="weight"
         ),
         plots.heatmap(weights[:6, :6], decimals=2),
-        plots.bars(tokens, np.linspace(1, 0.1, 11), x_label="probability"),
     )
     for ax in charts:
         assert png(ax.figure) < 60_000
-    assert png(plots.architecture()) < 100_000
+    assert png(architecture()) < 100_000
 
 
 def test_loss_curves_show_the_floor_and_the_gap():
@@ -343,12 +226,6 @@ def test_loss_curves_show_the_floor_and_the_gap():
     training, validation, floor = ax.get_lines()
     assert training.get_linewidth() < validation.get_linewidth()
     assert list(floor.get_ydata()) == [1.25, 1.25]
-
-
-def test_the_gap_can_be_measured_at_any_curve():
-    curves = {"a": ([1, 2], [3.0, 2.0]), "b": ([1, 2], [3.0, 1.0])}
-    ax = plots.loss_curves(curves, floor=0.5, measure="a")
-    assert ax.texts[0].get_text() == "floor 0.500, gap 1.500"
 
 
 def test_the_floor_is_below_its_text_whatever_the_losses_do():
@@ -387,22 +264,10 @@ def test_signed_heatmaps_are_symmetrical_about_zero():
 
 
 def test_charts_draw_on_axes_that_are_given():
-    figure, (one, two, three) = plt.subplots(1, 3)
+    figure, (one, two) = plt.subplots(1, 2)
     assert plots.heatmap(np.eye(2), ax=one) is one
-    assert plots.bars(["a"], [1], x_label="count", ax=two) is two
-    assert plots.loss_curves({"a": ([1], [2])}, ax=three) is three
+    assert plots.loss_curves({"a": ([1], [2])}, ax=two) is two
     assert plt.get_fignums() == [figure.number]
-
-
-def test_bars_are_in_order_and_highlighted():
-    ax = plots.bars(
-        [" a", "b"], torch.tensor([0.25, 0.5]), x_label="probability", highlight=["b"]
-    )
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["·a", "b"]
-    assert ax.yaxis_inverted()
-    assert [bar.get_width() for bar in ax.patches] == [0.25, 0.5]
-    assert ax.patches[1].get_facecolor() == to_rgba(plots.VERMILLION)
-    assert [text.get_text() for text in ax.texts] == ["0.25", "0.50"]
 
 
 @pytest.mark.parametrize(
@@ -415,14 +280,10 @@ def test_bars_are_in_order_and_highlighted():
         ),
         (lambda: plots.loss_curves({"a": ([], [])}), "at least 1"),
         (lambda: plots.loss_curves({"a": ([1], [1])}, faint=["b"]), "no curve 'b'"),
-        (lambda: plots.loss_curves({"a": ([1], [1])}, measure="b"), "no curve 'b'"),
         (lambda: plots.heatmap([1.0, 2.0]), r"matrix has shape \(2,\)"),
         (lambda: plots.heatmap(np.zeros((0, 2))), r"shape \(0, 2\)"),
         (lambda: plots.heatmap(np.eye(2), row_labels=["a"]), "1 row_labels"),
         (lambda: plots.heatmap(np.eye(2), col_labels="abc"), "3 col_labels"),
-        (lambda: plots.bars(["a"], [1, 2], x_label=""), r"shape \(2,\), for 1 labels"),
-        (lambda: plots.bars([], [], x_label=""), "for 0 labels"),
-        (lambda: plots.bars(["a"], [1], x_label="", highlight=["b"]), "no label 'b'"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_drawn(draw, message):

@@ -1,5 +1,6 @@
 """Setting up, and the repository's own tools: what they do, and what they say when they cannot."""
 
+import importlib.util
 import json
 import os
 import re
@@ -8,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import build
 import execute
 import first_cell
 import nbformat
 import pytest
 import repository
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 BASICS = ["sh", "dirname", "printf", "tail", "head", "grep", "rm", "touch", "cat"]
@@ -144,7 +147,7 @@ def test_repository_sets_the_address_everywhere(tmp_path):
         f"{old}-2 stays; {old}/issues; https://OWNER.github.io/decoder-only/book;\n"
         "https://colab.research.google.com/github/OWNER/decoder-only/blob/main/book/01_x.ipynb\n"
     )
-    cell = nbformat.v4.new_code_cell(first_cell.TEMPLATE.format(url=old))
+    cell = nbformat.v4.new_code_cell(first_cell.TEMPLATE.replace("<url>", old))
     notebook = nbformat.v4.new_notebook(cells=[cell])
     nbformat.write(notebook, tmp_path / "book" / "01_x.ipynb")
 
@@ -170,6 +173,130 @@ def test_repository_refuses_what_is_no_address(url):
     )
     assert done.returncode == 1
     assert "is no address" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "https://github.com/you/a-book",
+        "https://github.com/you/a-book.git",
+        "https://token@github.com/you/a-book",
+        "git@github.com:you/a-book.git",
+        "ssh://git@github.com/you/a-book",
+    ],
+)
+def test_the_address_of_a_clone(tmp_path, remote):
+    git(tmp_path, "init", "-q")
+    assert repository.address_of_clone(tmp_path) is None
+    git(tmp_path, "remote", "add", "origin", remote)
+    assert repository.address_of_clone(tmp_path) == "https://github.com/you/a-book"
+    git(tmp_path, "remote", "set-url", "origin", "https://example.org/you/a-book")
+    assert repository.address_of_clone(tmp_path) is None
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", folder, *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_the_book_is_built_with_the_address_of_the_clone(tmp_path):
+    clone, out = tmp_path / "clone", tmp_path / "out"
+    clone.mkdir()
+    git(clone, "init", "-q")
+    written = f"repository:\n  # a comment\n  url: {first_cell.PLACEHOLDER}\n"
+    (clone / "_config.yml").write_text(written)
+    assert build.config(out, clone) == clone / "_config.yml", "no remote: as it is"
+    git(clone, "remote", "add", "origin", "git@github.com:you/a-book.git")
+    used = build.config(out, clone)
+    assert first_cell.repository_url(used.parent) == "https://github.com/you/a-book"
+    assert (clone / "_config.yml").read_text() == written
+    # An address that was set is not touched.
+    (clone / "_config.yml").write_text("repository:\n  url: https://example.org/x\n")
+    assert build.config(out, clone) == clone / "_config.yml"
+
+
+def run_first_cell(url: str, monkeypatch) -> list:
+    called = []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", lambda *words, **_: called.append(words))
+    exec(first_cell.TEMPLATE.replace("<url>", url), {})
+    return called
+
+
+def test_the_first_cell_installs_from_the_address(monkeypatch):
+    (words,), *others = run_first_cell("https://github.com/you/a-book", monkeypatch)
+    assert words[-2:] == ["-q", "git+https://github.com/you/a-book"]
+    assert not others
+
+
+def test_the_first_cell_says_that_its_address_is_a_placeholder(monkeypatch):
+    with pytest.raises(SystemExit, match="is a placeholder: write the address of your"):
+        run_first_cell(first_cell.PLACEHOLDER, monkeypatch)
+
+
+def test_a_fork_sets_its_own_address_on_its_first_push_and_only_then(tmp_path):
+    workflow = yaml.safe_load((ROOT / ".github/workflows/address.yml").read_text())
+    assert workflow["permissions"] == {"contents": "write"}
+    (script,) = [
+        step["run"] for step in workflow["jobs"]["address"]["steps"] if "run" in step
+    ]
+    origin, clone = tmp_path / "origin.git", tmp_path / "clone"
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", str(origin))
+    git(tmp_path, "init", "-q", "-b", "main", str(clone))
+    for name in ("tools", "book"):
+        (clone / name).mkdir()
+    for name in (
+        "_config.yml",
+        "README.md",
+        "pyproject.toml",
+        "book/01_tokenization.ipynb",
+    ):
+        shutil.copy(ROOT / name, clone / name)
+    for name in ("first_cell.py", "repository.py"):
+        shutil.copy(ROOT / "tools" / name, clone / "tools" / name)
+    git(clone, "add", "-A")
+    who = ["-c", "user.name=you", "-c", "user.email=you@example.org"]
+    git(clone, *who, "commit", "-qm", "A fork")
+    git(clone, "remote", "add", "origin", str(origin))
+    git(clone, "push", "-q", "-u", "origin", "main")
+    environment = {
+        **os.environ,
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_REPOSITORY": "you/a-book",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    for _ in range(2):  # the second push finds nothing to do
+        done = subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=clone,
+            env=environment,
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert git(origin, "rev-list", "--count", "main").strip() == "2"
+    changed = git(clone, "show", "--stat", "--format=", "HEAD")
+    for name in ("_config.yml", "README.md", "pyproject.toml", "01_tokenization.ipynb"):
+        assert name in changed
+    assert "OWNER/decoder-only" not in git(
+        clone, "grep", "-h", "github.com", "book", "*.md"
+    )
+
+
+@pytest.mark.parametrize("port", ["80000", "0", "-1", "eight"])
+def test_a_port_that_cannot_be_is_refused_in_one_line(port):
+    done = subprocess.run(
+        [sys.executable, "tools/serve.py", f"--port={port}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"decoder-only: {port!r} is no port; choose one from 1024 to 65535: "
+        "make serve PORT=8000"
+    ]
 
 
 # ------------------------------------------------------------------------------- make execute

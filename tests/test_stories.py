@@ -39,7 +39,7 @@ stories, grammar, world = without_type_checks(
     "stories", "stories.grammar", "stories.world"
 )
 StoryLanguage, split_of = stories.StoryLanguage, stories.split_of
-SIZES, ALL_TALES = stories.SIZES, world.ALL_TALES
+SIZES, ALL_TALES = StoryLanguage.SIZES, world.ALL_TALES
 Grammar, Lexicon, Draw = grammar.Grammar, grammar.Lexicon, grammar.Draw
 Reader, Writer, leads, tell = (
     grammar.Reader,

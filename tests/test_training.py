@@ -1,18 +1,25 @@
 """The training loop: it learns, it repeats itself exactly, and it says when it fails."""
 
+import contextlib
 import copy
+import dataclasses
 import itertools
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ladder import unchecked
 
-from decoder_only import GPT, GPTConfig
+from decoder_only import GPT, GPTConfig, training
 from decoder_only.data import IGNORED, document_corpus, text_corpus
-from decoder_only.engine import checkpoint
+from decoder_only.engine import checkpoint, distributed, hardware
+from decoder_only.engine.distributed import Process
 from decoder_only.engine.monitor import Evaluation
 from decoder_only.lm_head import next_token_loss
 from decoder_only.optimization import build_optimizers
@@ -20,11 +27,13 @@ from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import (
     LossScale,
     TrainConfig,
+    check_settings,
     evaluate,
     train,
     train_step,
 )
 
+COUNT = "a whole number, 1 or more"
 TOKENIZER = BytePairTokenizer([])
 TEXT = text_corpus(
     "the cat sat on the mat, and the dog sat on the cat. " * 8, TOKENIZER
@@ -66,33 +75,76 @@ def a_batch(
 @pytest.mark.parametrize(
     ("field", "value", "wanted"),
     [
-        ("steps", 0, "1 or more"),
-        ("batch_size", 0, "1 or more"),
-        ("accumulation", 0, "1 or more"),
-        ("log_every", 0, "1 or more"),
-        ("warmup_steps", -1, "0 or more"),
-        ("weight_decay", -0.1, "0 or more"),
+        ("steps", 0, COUNT),
+        ("steps", 10.5, COUNT),
+        ("steps", "10", COUNT),
+        ("steps", True, COUNT),
+        ("batch_size", 0, COUNT),
+        ("batch_size", 4.0, COUNT),
+        ("accumulation", 0, COUNT),
+        ("loss_slices", 0, COUNT),
+        ("log_every", 0, COUNT),
+        ("log_every", None, COUNT),
+        ("evaluate_every", 0, f"{COUNT}, or None"),
+        ("save_every", 2.5, f"{COUNT}, or None"),
+        ("warmup_steps", -1, "a whole number, 0 or more, or None"),
+        ("warmup_steps", 1.5, "a whole number, 0 or more, or None"),
+        ("warmup_steps", 1000, "below steps=1000, such as 100"),
+        ("weight_decay", -0.1, "a finite number, 0 or more"),
+        ("weight_decay", math.inf, "a finite number, 0 or more"),
+        ("learning_rate", 0.0, "a finite number above 0"),
+        ("learning_rate", math.inf, "a finite number above 0"),
+        ("learning_rate", math.nan, "a finite number above 0"),
+        ("learning_rate", "0.1", "a finite number above 0"),
+        ("table_learning_rate", 0.0, "a finite number above 0, or None"),
+        ("max_gradient_norm", 0.0, "a finite number above 0, or None"),
+        ("max_gradient_norm", math.nan, "a finite number above 0, or None"),
         ("momentum", 1.0, "at least 0 and below 1"),
-        ("save_every", 0, "above 0, or None"),
+        ("beta1", 1.0, "at least 0 and below 1"),
+        ("beta2", -0.1, "at least 0 and below 1"),
+        ("decay_share", 0.0, "above 0, and 1 at most"),
+        ("decay_share", 1.5, "above 0, and 1 at most"),
+        ("recompute", 1, "True or False"),
+        ("compile", "yes", "True, False or None"),
         ("optimizer", "sgd", "one of ('adamw', 'muon')"),
+        ("optimizer", None, "one of ('adamw', 'muon')"),
         (
             "schedule",
             "flat",
             "one of ('cosine', 'warmup_stable_decay', 'inverse_square_root')",
         ),
-        ("learning_rate", 0.0, "above 0"),
-        ("learning_rate", math.nan, "above 0"),
-        ("beta1", 1.0, "at least 0 and below 1"),
-        ("beta2", -0.1, "at least 0 and below 1"),
-        ("max_gradient_norm", 0.0, "above 0, or None"),
-        ("evaluate_every", 0, "above 0, or None"),
-        ("seed", -1, "at least 0 and below 2^31"),
+        ("seed", -1, "a whole number, at least 0 and below 2^31"),
+        ("seed", 2**31, "a whole number, at least 0 and below 2^31"),
+        ("seed", 0.5, "a whole number, at least 0 and below 2^31"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_by_name(field, value, wanted):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared below)
+    with unchecked(), pytest.raises(ValueError) as caught:  # noqa: PT011 (compared below)
         TrainConfig(**{field: value})
     assert str(caught.value) == f"{field}={value!r} cannot work: it must be {wanted}"
+
+
+def test_every_field_is_checked():
+    for field in dataclasses.fields(TrainConfig):
+        with (
+            unchecked(),
+            pytest.raises(ValueError, match=f"{field.name}=.* cannot work"),
+        ):
+            TrainConfig(**{field.name: object()})
+
+
+@pytest.mark.parametrize(("steps", "default"), [(1, 0), (20, 2), (499, 49), (1000, 50)])
+def test_the_warm_up_fits_into_a_short_run(steps, default):
+    assert TrainConfig(steps=steps).warmup_steps == default
+    with pytest.raises(ValueError, match=f"it must be below steps={steps}, such as"):
+        TrainConfig(steps=steps, warmup_steps=steps)
+
+
+def test_the_decay_begins_where_it_is_told():
+    settings = {"steps": 110, "warmup_steps": 10, "schedule": "warmup_stable_decay"}
+    assert TrainConfig(**settings, decay_share=0.1).share(99) == 1.0
+    assert TrainConfig(**settings, decay_share=0.1).share(105) == pytest.approx(0.5)
+    assert TrainConfig(**settings).share(90) == pytest.approx(0.5)
 
 
 def test_parts_that_do_not_divide_the_batch_are_refused():
@@ -374,6 +426,169 @@ def test_the_bar_goes_to_stderr_and_tells_loss_gap_and_speed(capfd):
         assert part in last
     train(tiny(), TEXT, None, brief(steps=3), progress=True)
     assert "floor" not in capfd.readouterr()[1]
+
+
+# ---------------------------------------------------------------------------------- random numbers
+
+
+def first_loss(*, seed: int = 0, rank: int = 0, monkeypatch) -> float:
+    """Of one step on data that are held fixed."""
+    fixed = a_batch()
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "training_batch", lambda *_, **__: fixed)
+        patch.setattr(distributed, "wrap", lambda module, *_, **__: module)
+        patch.setattr(distributed, "all_reduce_sum", lambda x, process: 2 * x)
+        process = Process(rank=rank, n_ranks=2)
+        config = brief(steps=1, warmup_steps=0, seed=seed)
+        return train(tiny(dropout=0.5), TEXT, None, config, process=process).losses[0]
+
+
+def test_every_seed_and_every_rank_drops_others(monkeypatch):
+    places = [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
+    losses = {
+        first_loss(seed=seed, rank=rank, monkeypatch=monkeypatch)
+        for seed, rank in places
+    }
+    assert len(losses) == len(places)
+    assert first_loss(monkeypatch=monkeypatch) == first_loss(monkeypatch=monkeypatch)
+
+
+def test_whole_curves_of_seeds_differ_on_the_same_data(monkeypatch):
+    fixed = a_batch()
+    monkeypatch.setattr(training, "training_batch", lambda *_, **__: fixed)
+    curves = [
+        train(tiny(dropout=0.5), TEXT, None, brief(seed=seed)).losses for seed in (0, 1)
+    ]
+    assert all(a != b for a, b in zip(*curves, strict=True))
+
+
+def test_the_callers_generator_is_left_alone():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    train(tiny(dropout=0.5), TEXT, HELD_OUT, brief())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# ------------------------------------------------------------------------------------------ memory
+
+
+@pytest.mark.parametrize("accumulation", [1, 2, 4])
+def test_an_evaluation_holds_no_more_rows_than_a_step(accumulation):
+    model, shapes = tiny(), []
+    model.register_forward_pre_hook(
+        lambda module, ids: shapes.append((module.training, len(ids[0])))
+    )
+    config = brief(steps=2, warmup_steps=1, accumulation=accumulation)
+    train(model, TEXT, TEXT, config)
+    assert {rows for _, rows in shapes} == {4 // accumulation}
+    assert {is_training for is_training, _ in shapes} == {True, False}
+
+
+def test_model_and_loss_are_compiled_once_for_steps_and_once_for_evaluations():
+    """Without any compiler: the graphs that torch.compile would hand to one are counted."""
+    script = """
+import sys; sys.path.insert(0, sys.argv[1])
+import torch, test_training as t
+graphs = []
+def count(graph, inputs):
+    graphs.append(sum(node.op == "call_function" for node in graph.graph.nodes))
+    return graph
+real = torch.compile
+torch.compile = lambda function, **settings: real(
+    function, backend=count, fullgraph=True, **settings)
+for optimizer, expected in (("adamw", 2), ("muon", 5)):  # one for each of three shapes
+    graphs.clear()
+    torch._dynamo.reset()
+    config = t.brief(compile=True, evaluate_every=3, optimizer=optimizer)
+    config = t.dataclasses.replace(config, accumulation=2)
+    compiled = t.train(t.tiny(), t.TEXT, t.TEXT, config)
+    plain = t.train(t.tiny(), t.TEXT, t.TEXT, t.dataclasses.replace(config, compile=False))
+    assert len(graphs) == expected, (optimizer, graphs)
+    torch.testing.assert_close(compiled.losses, plain.losses, rtol=1e-4, atol=1e-4)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_slices_of_the_loss_and_recomputed_blocks_change_nothing_but_memory():
+    plain = train(tiny(dropout=0.2), TEXT, HELD_OUT, brief())
+    model = tiny(dropout=0.2)
+    frugal = train(model, TEXT, HELD_OUT, brief(loss_slices=3, recompute=True))
+    assert model.recompute
+    assert frugal.losses == pytest.approx(plain.losses, rel=1e-4)
+    assert frugal.final.loss == pytest.approx(plain.final.loss, rel=1e-4)
+
+
+def test_tables_may_have_a_rate_of_their_own():
+    model = tiny()
+    names = {id(p): name for name, p in model.named_parameters()}
+    for optimizer in ("adamw", "muon"):
+        groups = [
+            group
+            for each in build_optimizers(
+                model,
+                optimizer=optimizer,
+                learning_rate=0.1,
+                table_learning_rate=0.3,
+            )
+            for group in each.param_groups
+        ]
+        peaks = {names[id(p)]: g["peak"] for g in groups for p in g["params"]}
+        assert peaks["embedding.weight"] == peaks["final_norm.weight"] == 0.3
+        assert peaks["blocks.0.mlp.up.weight"] == 0.1
+    low = train(model, TEXT, None, brief(optimizer="muon"))
+    high = train(tiny(), TEXT, None, brief(optimizer="muon", table_learning_rate=3e-2))
+    assert low.losses[0] == high.losses[0]
+    assert low.losses[-1] != high.losses[-1]
+
+
+def test_gradients_are_computed_outside_of_autocast(monkeypatch):
+    entered, seen = [], []
+
+    @contextlib.contextmanager
+    def autocast(device):
+        entered.append(1)
+        yield
+        entered.pop()
+
+    monkeypatch.setattr(hardware, "autocast", autocast)
+    model = tiny()
+    model.register_forward_pre_hook(lambda *_: seen.append(("forward", len(entered))))
+    model.embedding.weight.register_hook(
+        lambda _: seen.append(("backward", len(entered)))
+    )
+    optimizers = build_optimizers(model, learning_rate=0.1)
+    train_step(model, optimizers, *a_batch())
+    assert seen == [("forward", 1), ("backward", 0)]
+
+
+def test_what_cannot_be_done_here_is_refused_before_anything_is_touched(monkeypatch):
+    with pytest.raises(ValueError, match="batch_size=4 does not divide among 3"):
+        check_settings(brief(), process=Process(n_ranks=3))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ImportError, match="TensorBoard is not installed"):
+        check_settings(brief(), board=True)
+
+
+def test_gradient_norms_are_kept_and_logged(tmp_path):
+    model = tiny()
+    run = checkpoint.create_run(
+        tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER
+    )
+    history = train(model, TEXT, None, brief(), run=run)
+    logged = [r["gradient_norm"] for r in checkpoint.read_log(run) if "loss" in r]
+    assert logged == history.gradient_norms
+    fresh, (inputs, targets) = (
+        tiny(),
+        training.training_batch(TEXT, batch_size=4, context_length=16, seed=0, step=0),
+    )
+    next_token_loss(fresh(inputs), targets).backward()
+    norm = torch.stack([p.grad.norm() for p in fresh.parameters()]).norm().item()
+    assert history.gradient_norms[0] == pytest.approx(norm, rel=1e-4)
 
 
 def test_the_loop_fits_on_a_screen():

@@ -1,4 +1,8 @@
-"""Renders the book with Jupyter Book. Any warning of Sphinx fails the build, and is shown."""
+"""Renders the book with Jupyter Book. Any warning of Sphinx fails the build, and is shown.
+
+Where _config.yml still names the placeholder address, the pages link to the address that the clone
+came from, if that is on GitHub; no file of the repository is changed.
+"""
 
 import re
 import shutil
@@ -6,28 +10,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import first_cell
+import repository
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def build(output: Path = ROOT) -> str | None:
     """Builds into ``output/_build/html``; returns nothing, or what Sphinx complained of."""
-    jupyter_book = [
-        sys.executable,
-        "-c",
-        "from jupyter_book.cli.main import main; main()",
-    ]
+    jupyter_book = "from jupyter_book.cli.main import main; main()"
+    options = ["-W", "-n", "--keep-going", "-q"]
+    places = ["--config", config(output), "--path-output", output]
     done = subprocess.run(
-        [
-            *jupyter_book,
-            "build",
-            ROOT,
-            "-W",
-            "-n",
-            "--keep-going",
-            "-q",
-            "--path-output",
-            output,
-        ],
+        [sys.executable, "-c", jupyter_book, "build", ROOT, *options, *places],
         capture_output=True,
         text=True,
     )
@@ -37,6 +32,21 @@ def build(output: Path = ROOT) -> str | None:
     shutil.rmtree(output / "_build" / ".doctrees", ignore_errors=True)
     complaints = done.stderr.partition("Traceback (most recent call last)")[0].strip()
     return re.sub(r"\x1b\[[0-9;]*m", "", complaints or done.stderr + done.stdout)
+
+
+def config(output: Path, root: Path = ROOT) -> Path:
+    """_config.yml, or a copy of it that names the clone's own address."""
+    address = repository.address_of_book(root)
+    if address == first_cell.repository_url(root):
+        return root / "_config.yml"
+    copy = output / "_build" / "_config.yml"
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    text = (root / "_config.yml").read_text(encoding="utf-8")
+    text = text.replace(first_cell.PLACEHOLDER, address)
+    # Extensions are looked for beside the settings; everything else, beside the book.
+    text = text.replace("book/_ext", str(root / "book" / "_ext"))
+    copy.write_text(text, encoding="utf-8")
+    return copy
 
 
 if __name__ == "__main__":

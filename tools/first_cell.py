@@ -1,17 +1,26 @@
-"""The first code cell of every chapter, and the book's public address: one text, one place."""
+"""The first code cell of every chapter, and the book's public address: one text, one place.
 
+python tools/first_cell.py     writes the cell into every notebook
+"""
+
+import json
+import re
 from pathlib import Path
 
-import yaml
-
 ROOT = Path(__file__).resolve().parent.parent
+
+PLACEHOLDER = "https://github.com/OWNER/decoder-only"
+"""The address of a copy that has not been given its own."""
 
 TEMPLATE = """\
 import importlib.util, subprocess, sys
 
 if importlib.util.find_spec("decoder_only") is None:  # on Colab or Kaggle, say
-    package = "git+{url}"
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)
+    url = "<url>"
+    if "/OWNER/" in url:
+        sys.exit(f"{url} is a placeholder: write the address of your copy in its place")
+    command = [sys.executable, "-m", "pip", "install", "-q", f"git+{url}"]
+    subprocess.run(command, check=True)
     importlib.invalidate_caches()"""
 
 # Folded in the rendered page, where nothing needs to be installed.
@@ -22,12 +31,23 @@ METADATA = {
 
 
 def repository_url(root: Path = ROOT) -> str:
-    return yaml.safe_load((root / "_config.yml").read_text())["repository"]["url"]
+    """What _config.yml names, read without a package, since a fresh fork has none."""
+    text = (root / "_config.yml").read_text(encoding="utf-8")
+    return re.search(r"^repository:\n(?: +.*\n)*? +url: *(\S+)", text, re.MULTILINE)[1]
 
 
 def source(root: Path = ROOT) -> str:
-    return TEMPLATE.format(url=repository_url(root))
+    return TEMPLATE.replace("<url>", repository_url(root))
+
+
+def main() -> None:
+    for path in sorted((ROOT / "book").glob("*.ipynb")):
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        first = next(c for c in notebook["cells"] if c["cell_type"] == "code")
+        first["source"] = source().splitlines(keepends=True)
+        text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    print(source())
+    main()

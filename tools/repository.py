@@ -1,12 +1,15 @@
 """Sets the repository's public address everywhere that it is written.
 
     python tools/repository.py https://github.com/you/decoder-only
+    python tools/repository.py --if-placeholder https://github.com/you/decoder-only
 
 _config.yml holds the address; the first cells of the notebooks, the README and pyproject.toml
-repeat it, as do links derived from it (Colab, GitHub Pages).
+repeat it, as do links derived from it (Colab, GitHub Pages). The second form changes nothing where
+an address was set already; a workflow runs it on every push, so that a fork sets its own.
 """
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -58,17 +61,36 @@ def set_address(new: str, root: Path = ROOT) -> list[str]:
     return changed
 
 
+def address_of_clone(root: Path = ROOT) -> str | None:
+    """The address that a clone came from, where that is on GitHub."""
+    asked = ["git", "-C", str(root), "remote", "get-url", "origin"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True)
+    except FileNotFoundError:  # no git
+        return None
+    kinds = r"(?:https://(?:[^@/]+@)?|ssh://git@|git@)github\.com[/:]"
+    found = re.fullmatch(kinds + r"([\w.-]+/[\w.-]+?)(?:\.git)?/?\n", done.stdout)
+    return f"https://github.com/{found[1]}" if found else None
+
+
+def address_of_book(root: Path = ROOT) -> str:
+    """What the pages link to: the address that was set, or else the clone's own."""
+    url = first_cell.repository_url(root)
+    return (address_of_clone(root) or url) if url == first_cell.PLACEHOLDER else url
+
+
 def main() -> None:
-    url = (
-        sys.argv[1].strip().removesuffix("/").removesuffix(".git")
-        if len(sys.argv) == 2
-        else ""
-    )
-    if not re.fullmatch(r"(https?|file)://[^\s\"'\\]+", url):
+    *flags, url = sys.argv[1:] or [""]
+    url = url.strip().removesuffix("/").removesuffix(".git")
+    if flags not in ([], ["--if-placeholder"]) or not re.fullmatch(
+        r"(https?|file)://[^\s\"'\\]+", url
+    ):
         sys.exit(
             f"decoder-only: {url!r} is no address; for example "
             "make repository URL=https://github.com/you/decoder-only"
         )
+    if flags and first_cell.repository_url() != first_cell.PLACEHOLDER:
+        return
     changed = set_address(url)
     print(f"The public address is {url}; changed: {', '.join(changed) or 'nothing'}.")
 

@@ -6,6 +6,7 @@ A chapter states a claim where it is tried::
     :row: 14
     :source: A
     :verdict: false
+    :condition: optional; on what the verdict depends, in a few words
 
     The experiment, and what it showed.
     :::
@@ -75,17 +76,17 @@ class Claim(SphinxDirective):
         "row": directives.positive_int,
         "source": sources,
         "verdict": verdict,
+        "condition": directives.unchanged_required,
     }
 
     def run(self) -> list[nodes.Node]:
-        missing = [name for name in self.option_spec if name not in self.options]
+        wanted = ("row", "source", "verdict")
+        missing = [name for name in wanted if name not in self.options]
         if missing:
             raise self.error(f"claim without {', '.join(missing)}: {self.arguments[0]}")
         self.assert_has_content()
 
-        row, letters, result = (
-            self.options[name] for name in ("row", "source", "verdict")
-        )
+        row, letters, result = (self.options[name] for name in wanted)
         known = self.env.claims.setdefault(self.env.docname, [])
         repeated = sum(claim["row"] == row for claim in known)
         name = f"claim-{row}" + (f"-{repeated + 1}" if repeated else "")
@@ -95,6 +96,10 @@ class Claim(SphinxDirective):
             ):
                 raise self.error(f"row {row} is already on trial in {docname}")
         title, messages = self.state.inline_text(self.arguments[0], self.lineno)
+        condition, more = self.state.inline_text(
+            self.options.get("condition", ""), self.lineno
+        )
+        messages += more
 
         box = nodes.admonition(
             classes=["claim", f"claim-{VERDICTS[result]}"], ids=[name]
@@ -107,6 +112,8 @@ class Claim(SphinxDirective):
         heading += chip(result)
         box += heading
         box += nodes.paragraph("", "", *self.said_by(letters), classes=["claim-source"])
+        if condition:
+            box += note(condition)
         self.state.nested_parse(self.content, self.content_offset, box)
 
         known.append(
@@ -116,6 +123,7 @@ class Claim(SphinxDirective):
                 "verdict": result,
                 "id": name,
                 "title": title,
+                "condition": condition,
             }
         )
         return [box, *messages]
@@ -149,6 +157,12 @@ def chip(result: str) -> nodes.inline:
     )
 
 
+def note(condition: list[nodes.Node]) -> nodes.paragraph:
+    """On what the verdict depends."""
+    text = [node.deepcopy() for node in condition]
+    return nodes.paragraph("", "", *text, classes=["claim-note"])
+
+
 def summary(claims: list[dict]) -> nodes.paragraph:
     """ "12 claims: 7 true, 5 false"."""
     counts = Counter(claim["verdict"] for claim in claims)
@@ -174,11 +188,14 @@ def fill(app, doctree: nodes.document, docname: str) -> None:
         for name, found in chapters.items():
             uri = app.builder.get_relative_uri(docname, name)
             title = app.env.titles[name].astext()
-            rubric = nodes.paragraph(classes=["claims-chapter"])
-            rubric += nodes.reference("", title, internal=True, refuri=uri)
+            section = nodes.section(ids=[f"claims-{uri.rpartition('/')[2][:2]}"])
+            heading = nodes.title()
+            heading += nodes.reference("", title, internal=True, refuri=uri)
+            section += heading
             entries = nodes.bullet_list(classes=["claims-list"])
             for claim in found:
-                if any(isinstance(node, nodes.math) for node in claim["title"]):
+                shown = [*claim["title"], *claim["condition"]]
+                if any(isinstance(node, nodes.math) for node in shown):
                     # Sphinx loads MathJax where it has read a formula, and here it has read none.
                     app.env.get_domain("math").data["has_equations"][docname] = True
                 text = [node.deepcopy() for node in claim["title"]]
@@ -189,8 +206,12 @@ def fill(app, doctree: nodes.document, docname: str) -> None:
                 line += nodes.inline("", said, classes=["claims-source"])
                 line += chip(claim["verdict"])
                 entries += nodes.list_item("", line)
-            built += [rubric, entries]
-        place.replace_self(built)
+                if claim["condition"]:
+                    entries[-1] += note(claim["condition"])
+            section += entries
+            built.append(section)
+        at = place.parent.index(place)
+        place.parent[at : at + 1] = built
 
 
 def prepare(app) -> None:

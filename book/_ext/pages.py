@@ -33,6 +33,13 @@ def copy_mathjax(app, exception) -> None:
         copyfile(mathjax_file(), target)
 
 
+def set_formulas(app, config) -> None:
+    """No menu: it makes every formula a stop of the Tab key. Screen readers keep their MathML."""
+    options = config.mathjax3_config or {}
+    options.setdefault("options", {})["enableMenu"] = False
+    config.mathjax3_config = options
+
+
 def leave_out_thebe(app) -> None:
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [
@@ -70,6 +77,7 @@ def tidy_title(title: nodes.title) -> None:
 def setup(app) -> dict:
     app.config.mathjax_path = f"mathjax/{MATHJAX}"
     leave_out_thebe(app)
+    app.connect("config-inited", set_formulas, priority=900)
     app.connect("doctree-resolved", tidy_exercises)
     app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

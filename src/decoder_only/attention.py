@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from decoder_only.engine.checks import require
+
 __all__ = ["attend", "attend_explicitly", "attention_mask", "attention_weights"]
 
 
@@ -47,21 +49,12 @@ def attention_mask(
     Raises:
         ValueError: if the window is not positive, or if causal queries outnumber the keys.
     """
-    if window is not None and window < 1:
-        raise ValueError(
-            f"window is {window}, but a query must see at least itself: use 1 or more"
-        )
-    if causal and n_queries > n_keys:
-        raise ValueError(
-            f"{n_queries} queries over {n_keys} keys: causal queries stand at the last positions "
-            "of the keys, so there cannot be more of them"
-        )
+    require("window", window, lambda w: w is None or w >= 1, "1 or more, or None")
+    wanted = f"at most n_keys={n_keys}: causal queries stand at the last keys"
+    require("n_queries", n_queries, lambda n: not causal or n <= n_keys, wanted)
     query_position = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None]
-    key_position = torch.arange(n_keys, device=device)[None, :]
-    distance = query_position - key_position
-    mask = torch.ones_like(distance, dtype=torch.bool)
-    if causal:
-        mask = mask & (distance >= 0)
+    distance = query_position - torch.arange(n_keys, device=device)
+    mask = distance >= (0 if causal else -n_keys)
     if window is not None:
         mask = mask & (distance.abs() < window)
     return mask if padding is None else mask & padding[:, None, None, :]
@@ -71,9 +64,8 @@ def attention_weights(
     query: Float[Tensor, "b h s k"],
     key: Float[Tensor, "b g t k"],
     *,
+    mask: Bool[Tensor, "*b s t"] | None = None,
     causal: bool = True,
-    window: int | None = None,
-    padding: Bool[Tensor, "b t"] | None = None,
     scale: float | None = None,
 ) -> Float[Tensor, "b h s t"]:
     """The weights with which each query mixes the values.
@@ -84,22 +76,18 @@ def attention_weights(
     Args:
         query: H heads of queries.
         key: G heads of keys; G divides H, and each is shared by H / G heads of queries.
-        causal, window, padding: see `attention_mask`.
+        mask: True where a query may see a key, see `attention_mask`.
+        causal: without a mask, whether a query sees no later position, or else everything.
         scale: factor on the dot products, 1 / sqrt(K) by default, which gives scores of unit
             variance if queries and keys have independent components of unit variance.
 
     Source: Vaswani et al. (2017), equation 1; grouped queries: Ainslie et al. (2023).
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    key = key.repeat_interleave(_group_size(query, key), dim=1)
+    key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
     scores = scale * torch.einsum("bhsk,bhtk->bhst", query, key)
-    mask = attention_mask(
-        *scores.shape[-2:],
-        causal=causal,
-        window=window,
-        padding=padding,
-        device=query.device,
-    )
+    if mask is None:
+        mask = attention_mask(*scores.shape[-2:], causal=causal, device=query.device)
     # A softmax over no visible key would be 0/0, backward too: let such a row see, then void it.
     blind = ~mask.any(dim=-1, keepdim=True)
     weights = scores.masked_fill(~(mask | blind), -math.inf).softmax(dim=-1)
@@ -111,9 +99,8 @@ def attend_explicitly(
     key: Float[Tensor, "b g t k"],
     value: Float[Tensor, "b g t k"],
     *,
+    mask: Bool[Tensor, "*b s t"] | None = None,
     causal: bool = True,
-    window: int | None = None,
-    padding: Bool[Tensor, "b t"] | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "b h s k"]:
@@ -124,11 +111,9 @@ def attend_explicitly(
         dropout: probability of dropping a weight; the others grow by 1 / (1 - dropout).
         others: see `attention_weights`.
     """
-    weights = attention_weights(
-        query, key, causal=causal, window=window, padding=padding, scale=scale
-    )
+    weights = attention_weights(query, key, mask=mask, causal=causal, scale=scale)
     weights = F.dropout(weights, p=dropout)
-    value = value.repeat_interleave(_group_size(query, value), dim=1)
+    value = value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
     return torch.einsum("bhst,bhtk->bhsk", weights, value)
 
 
@@ -137,9 +122,8 @@ def attend(
     key: Float[Tensor, "b g t k"],
     value: Float[Tensor, "b g t k"],
     *,
+    mask: Bool[Tensor, "*b s t"] | None = None,
     causal: bool = True,
-    window: int | None = None,
-    padding: Bool[Tensor, "b t"] | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "b h s k"]:
@@ -151,42 +135,16 @@ def attend(
     Source: Dao et al. (2022), through torch.nn.functional.scaled_dot_product_attention.
     """
     n_queries, n_keys = query.shape[-2], key.shape[-2]
-    if window is not None and window >= n_keys:
-        window = None  # as wide as all there is
-    # The kernel knows the causal triangle itself, and one last query may see every key.
-    triangle = causal and n_queries == n_keys
-    mask = None
-    if (
-        window is not None
-        or padding is not None
-        or (causal and not triangle and n_queries > 1)
-    ):
-        mask = attention_mask(
-            n_queries,
-            n_keys,
-            causal=causal,
-            window=window,
-            padding=padding,
-            device=query.device,
-        )
+    # The kernel's own triangle is for as many queries as keys; one last query sees every key.
+    if mask is None and causal and 1 < n_queries != n_keys:
+        mask = attention_mask(n_queries, n_keys, device=query.device)
     return F.scaled_dot_product_attention(
         query,
         key,
         value,
         attn_mask=mask,
-        is_causal=triangle and mask is None,
+        is_causal=causal and mask is None and n_queries == n_keys,
         scale=scale,
         dropout_p=dropout,
-        enable_gqa=_group_size(query, key) > 1,
+        enable_gqa=query.shape[1] != key.shape[1],
     )
-
-
-def _group_size(query: Tensor, key: Tensor) -> int:
-    """How many heads of queries share one head of keys."""
-    n_heads, n_kv_heads = query.shape[1], key.shape[1]
-    if n_heads % n_kv_heads:
-        raise ValueError(
-            f"{n_heads} heads of queries cannot share {n_kv_heads} heads of keys evenly; "
-            f"the number of key-value heads must divide {n_heads}"
-        )
-    return n_heads // n_kv_heads

@@ -49,16 +49,16 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Float[Tensor, "b s d"], cache: KeyValueCache | None = None
+        self, x: Float[Tensor, "b s d"], *handed: Tensor | KeyValueCache | None
     ) -> Float[Tensor, "b s d"]:
         """Add what attention gathers and what the MLP makes of it to the residual stream.
 
         Args:
             x: the residual stream.
-            cache: attention's keys and values of earlier positions.
+            handed: what attention is handed besides, see `MultiHeadAttention.forward`.
         """
         if self.pre_norm:
-            x = x + self.dropout(self.attention(self.attention_norm(x), cache))
+            x = x + self.dropout(self.attention(self.attention_norm(x), *handed))
             return x + self.dropout(self.mlp(self.mlp_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, cache)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, *handed)))
         return self.mlp_norm(x + self.dropout(self.mlp(x)))

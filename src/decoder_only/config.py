@@ -53,6 +53,8 @@ RULES = {
         ("soft_cap", "attention_scale"),
         (lambda x: x is None or _above(x, 0), f"{POSITIVE}, or None"),
     ),
+    # What is drawn or counted for each block shall end.
+    "n_layers": (lambda x: _size(x) and x < 2**16, "a positive integer below 2^16"),
     "dropout": (lambda x: _above(x, -1) and 0 <= x < 1, "at least 0 and below 1"),
     "position_base": (lambda x: _above(x, 1), "a finite number above 1"),
     "norm_eps": (lambda x: _above(x, 0), POSITIVE),

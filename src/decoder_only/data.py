@@ -18,32 +18,44 @@ predicted from something that says "a text begins here".
 Chapter 9.
 """
 
+import codecs
+import contextlib
+import functools
 import hashlib
 import math
 import os
+import shlex
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from tqdm import tqdm
+
+from decoder_only.engine import hardware
+from decoder_only.engine.checks import require
 
 __all__ = [
     "END_OF_TEXT",
     "IGNORED",
     "Corpus",
+    "check_text_file",
     "document_corpus",
     "evaluation_batches",
+    "next_character",
+    "read_chunks",
     "read_text",
     "split_text",
     "story_corpora",
     "text_corpus",
+    "text_files",
     "tiny_shakespeare",
     "training_batch",
 ]
@@ -55,6 +67,9 @@ IGNORED = -1
 _SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 _SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 _SHAKESPEARE_BYTES = 1_115_394
+_SUFFIXES = (".txt", ".md")
+_LARGEST_TEXT = 2_000_000_000
+_CHUNK = 2**17
 
 
 @runtime_checkable
@@ -112,16 +127,15 @@ class Corpus:
         """The exact loss of the language itself, in nats per token; None where unknown."""
         return None if self.nats is None else self.nats / self.n_targets
 
-    def bits_per_byte(self, loss: float) -> float:
-        """A loss in nats per token, told in bits per byte: equal for every tokenizer."""
-        return loss / math.log(2) / self.bytes_per_token
-
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of ids and starts: two runs with equal fingerprints saw the same data."""
-        digest = hashlib.sha256(self.ids.astype("<u4").tobytes())
+        digest = hashlib.sha256()
+        # In pieces, because ids may lie on the disk and be more than memory holds.
+        for first in range(0, len(self.ids), 2**20):
+            digest.update(self.ids[first : first + 2**20].astype("<u4"))
         if self.starts is not None:
-            digest.update(self.starts.astype("<i8").tobytes())
+            digest.update(self.starts.astype("<i8"))
         return digest.hexdigest()
 
 
@@ -140,21 +154,21 @@ def document_corpus(
     Raises:
         ValueError: No documents, or a tokenizer without an end-of-text token.
     """
-    documents = list(documents)
-    if not documents:
+    bar, id_type = _end_of_text(tokenizer), _id_type(tokenizer)
+    parts, lengths, n_bytes = [], [], 0
+    documents = iter(documents)
+    # Some at a time: lists of ids take thirty times the memory of an array.
+    while some := list(islice(documents, 4096)):
+        for ids in tokenizer.encode_batch(some):
+            parts.append(np.array([bar, *ids], dtype=id_type))
+            lengths.append(len(ids) + 1)
+        n_bytes += sum(len(document.encode()) for document in some)
+    if not parts:
         raise ValueError("documents is empty; a corpus needs one document at least")
-    bar = _end_of_text(tokenizer)
-    encoded = tokenizer.encode_batch(documents)
-    lengths = np.array([len(ids) + 1 for ids in encoded])
-    ids = np.fromiter(
-        (token for document in encoded for token in (bar, *document)),
-        dtype=_id_type(tokenizer),
-        count=int(lengths.sum()),
-    )
     return Corpus(
-        ids=np.append(ids, ids.dtype.type(bar)),
+        ids=np.concatenate([*parts, np.array([bar], dtype=id_type)]),
         starts=np.concatenate([[0], np.cumsum(lengths)[:-1]]),
-        n_bytes=sum(len(document.encode()) for document in documents),
+        n_bytes=n_bytes,
         nats=nats,
     )
 
@@ -201,6 +215,7 @@ def story_corpora(
     n_train: int,
     n_validation: int,
     seed: int = 0,
+    progress: bool = False,
 ) -> tuple[Corpus, Corpus]:
     """Training and validation stories of a language, the latter with its exact score.
 
@@ -211,13 +226,20 @@ def story_corpora(
         n_validation: Number of validation stories.
         seed: Which training stories. The validation stories are always the same, so that all
             runs are measured on one set.
+        progress: show a bar on stderr.
     """
     validation = list(
         islice(language.stories(split="validation", seed=0), n_validation)
     )
     nats = -math.fsum(language.log_prob(story) for story in validation)
-    train = islice(language.stories(split="train", seed=seed), n_train)
-    return document_corpus(train, tokenizer), document_corpus(
+    train = tqdm(
+        islice(language.stories(split="train", seed=seed), n_train),
+        desc="Stories",
+        total=n_train,
+        disable=not progress,
+        leave=False,
+    )
+    return document_corpus(iter(train), tokenizer), document_corpus(
         validation, tokenizer, nats=nats
     )
 
@@ -225,20 +247,29 @@ def story_corpora(
 def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
     """A text cut in two by position: the beginning to train on, the end to validate on.
 
+    Args:
+        text: The whole.
+        train_share: Share of its bytes to train on; the cut is where a character begins.
+
     Raises:
         ValueError: The share is not between 0 and 1, or a part would be empty.
     """
-    if not 0 < train_share < 1:
-        raise ValueError(
-            f"train_share={train_share} must lie between 0 and 1, such as 0.9"
-        )
-    cut = int(len(text) * train_share)
-    if not 0 < cut < len(text):
+    require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
+    content = text.encode()
+    cut = next_character(content, int(len(content) * train_share))
+    if not 0 < cut < len(content):
         raise ValueError(
             f"a text of {len(text)} characters cannot be split at {train_share:.0%}; "
             "give a longer text"
         )
-    return text[:cut], text[cut:]
+    return content[:cut].decode(), content[cut:].decode()
+
+
+def next_character(content: bytes, at: int) -> int:
+    """The first place in UTF-8 text, from ``at`` on, where a character begins."""
+    while at < len(content) and content[at] & 0xC0 == 0x80:
+        at += 1
+    return at
 
 
 def training_batch(
@@ -250,6 +281,7 @@ def training_batch(
     step: int,
     rank: int = 0,
     n_ranks: int = 1,
+    device: torch.device | None = None,
 ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]:
     """The inputs and targets of one step: a pure function of (seed, step).
 
@@ -268,6 +300,7 @@ def training_batch(
         step: Which step of the run, 0 or more.
         rank: This process takes rows ``rank, rank + n_ranks, …`` of the global batch.
         n_ranks: Number of processes that share the batch.
+        device: Where the batch is wanted; the CPU by default.
 
     Raises:
         ValueError: A running text that is shorter than a row.
@@ -288,11 +321,18 @@ def training_batch(
         # The last id repeats the first one, so the ring is one shorter than the array.
         positions = (first[:, None] + offsets) % corpus.n_targets
     rows = torch.from_numpy(corpus.ids[positions].astype(np.int64))
+    # Sent whole and sliced there: a slice is not contiguous, and would be copied once more.
+    rows = hardware.send(rows, device or rows.device)
     return rows[:, :-1], rows[:, 1:]
 
 
 def evaluation_batches(
-    corpus: Corpus, *, batch_size: int, context_length: int
+    corpus: Corpus,
+    *,
+    batch_size: int,
+    context_length: int,
+    rank: int = 0,
+    n_ranks: int = 1,
 ) -> Iterator[tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]]:
     """Windows that ask for every target of the corpus exactly once, in order.
 
@@ -301,17 +341,23 @@ def evaluation_batches(
     are ``IGNORED``. A document that is longer than a window is cut, and the model reads its
     pieces as if each stood alone.
 
+    Args:
+        batch_size: Rows of a batch, at most.
+        context_length: S, the tokens of a row.
+        rank, n_ranks: This process takes batches ``rank, rank + n_ranks, …``. All get equally
+            many, because a sharded model can only be asked by all processes together.
+
     Yields:
-        Inputs and targets (b, s), with b at most ``batch_size`` and s = ``context_length``.
+        Inputs and targets (b, s), all of one shape: rows that are missing at the end are padding.
     """
     windows = _windows(corpus, context_length)
-    for i in range(0, len(windows), batch_size):
-        batch = windows[i : i + batch_size]
-        inputs = np.zeros((len(batch), context_length), dtype=np.int64)
-        targets = np.full((len(batch), context_length), IGNORED, dtype=np.int64)
-        for row, (first, last) in enumerate(batch):
-            inputs[row, : last - first] = corpus.ids[first:last]
-            targets[row, : last - first] = corpus.ids[first + 1 : last + 1]
+    n_rows = min(batch_size, len(windows))
+    for first in range(rank * n_rows, len(windows) + rank * n_rows, n_ranks * n_rows):
+        inputs = np.zeros((n_rows, context_length), dtype=np.int64)
+        targets = np.full((n_rows, context_length), IGNORED, dtype=np.int64)
+        for row, (begin, end) in enumerate(windows[first : first + n_rows]):
+            inputs[row, : end - begin] = corpus.ids[begin:end]
+            targets[row, : end - begin] = corpus.ids[begin + 1 : end + 1]
         yield torch.from_numpy(inputs), torch.from_numpy(targets)
 
 
@@ -335,23 +381,90 @@ def read_text(path: str | Path) -> str:
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It is a folder, is empty, or is not UTF-8.
+        ValueError: It is a folder, a device or a pipe, is empty, too large for memory, or is not
+            UTF-8.
     """
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give one text file")
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist (looked in {Path.cwd()})")
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
+    check_text_file(path)
+    if path.stat().st_size > _LARGEST_TEXT:
         raise ValueError(
-            f"{path} is not UTF-8 text: byte {error.start} is "
-            f"0x{error.object[error.start]:02x}; convert it to UTF-8 first"
-        ) from None
+            f"{path} has more than {_LARGEST_TEXT / 1e9:.0f} GB; make tokens of it first, and "
+            f"learn from those: decoder-only prepare {shlex.quote(str(path))} --out tokens"
+        )
+    with path.open("rb") as file:
+        text = "".join(read_chunks(file, str(path)))
     if not text:
         raise ValueError(f"{path} is empty; give a file with text")
     return text
+
+
+def read_chunks(
+    file: BinaryIO, name: str, first: int = 0, last: int | None = None
+) -> Iterator[str]:
+    """The UTF-8 text of an open file, line ends as they are, in pieces.
+
+    Args:
+        file: Open for reading bytes.
+        name: What an error calls it.
+        first, last: From which byte on, and up to which; by default all.
+
+    Raises:
+        ValueError: It is not UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    file.seek(first)
+    block = b"\n"
+    while block:
+        block = file.read(_CHUNK if last is None else min(_CHUNK, last - file.tell()))
+        try:
+            yield decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            at = file.tell() - len(error.object) + error.start
+            raise ValueError(
+                f"{name} is not UTF-8 text: byte {at} is "
+                f"0x{error.object[error.start]:02x}; convert it to UTF-8 first"
+            ) from None
+
+
+def check_text_file(path: Path) -> None:
+    """Refuse what is not a file, before it is opened: a device may never end, a pipe may hang.
+
+    Raises:
+        FileNotFoundError: There is nothing there.
+        ValueError: It is a folder, a device or a pipe.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist (looked in {Path.cwd()})")
+    if path.is_dir():
+        raise ValueError(
+            f"{path} is a folder; make tokens of its texts first, and learn from those: "
+            f"decoder-only prepare {shlex.quote(str(path))} --out tokens"
+        )
+    if not path.is_file():
+        raise ValueError(
+            f"{path} is a device or a pipe, not a file; read a pipe as standard input: "
+            "decoder-only prepare - --out tokens"
+        )
+
+
+def text_files(folder: Path) -> list[Path]:
+    """The .txt and .md files in a folder, at any depth, in the order of their paths.
+
+    Raises:
+        FileNotFoundError: There are none.
+    """
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*"))
+    visible = [
+        folder / name
+        for name in names
+        if name.suffix.lower() in _SUFFIXES and (folder / name).is_file()
+        if not any(part.startswith(".") for part in name.parts)
+    ]
+    if not visible:
+        raise FileNotFoundError(
+            f"{folder} holds no text: no file there ends in {' or '.join(_SUFFIXES)}"
+        )
+    return visible
 
 
 def tiny_shakespeare(
@@ -370,7 +483,7 @@ def tiny_shakespeare(
 
     Raises:
         ValueError: The file that was found or downloaded is not the expected one.
-        OSError: It was not found, and cannot be downloaded or stored.
+        OSError: It was not found, and cannot be downloaded.
     """
     name = "tinyshakespeare.txt"
     if cache is None:
@@ -394,10 +507,11 @@ def tiny_shakespeare(
             f"({error}); download it elsewhere and put it there"
         ) from None
     _checked_shakespeare(content, url)
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    aside = cached.with_name(f"{name}.{os.getpid()}.part")
-    aside.write_bytes(content)
-    os.replace(aside, cached)
+    with contextlib.suppress(OSError):  # without a cache it is downloaded again
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        aside = cached.with_name(f"{name}.{os.getpid()}.part")
+        aside.write_bytes(content)
+        os.replace(aside, cached)
     return content.decode()
 
 

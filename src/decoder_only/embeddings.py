@@ -17,11 +17,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from decoder_only.engine.checks import require
+
 __all__ = [
     "LearnedPositions",
     "SinusoidalPositions",
     "TokenEmbedding",
     "rotary",
+    "rotations",
     "sinusoids",
 ]
 
@@ -38,35 +41,11 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, *, vocab_size: int, d_model: int) -> None:
         super().__init__()
-        self.vocab_size = vocab_size
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b s d"]:
-        """Look up the row of every id.
-
-        Raises:
-            TypeError: if the ids are not integers.
-            IndexError: if an id lies outside the vocabulary. On a GPU the check would make the
-                host wait for the device, so there the device's own assertion raises instead.
-        """
-        if ids.dtype not in (torch.int32, torch.int64):
-            raise TypeError(
-                f"ids must be int32 or int64, got {ids.dtype}; use ids.long()"
-            )
-        if (
-            ids.device.type == "cpu"
-            and not torch.compiler.is_compiling()
-            and ids.numel()
-        ):
-            low, high = int(ids.min()), int(ids.max())
-            if low < 0 or high >= self.vocab_size:
-                outside = low if low < 0 else high
-                raise IndexError(
-                    f"id {outside} is outside the vocabulary of {self.vocab_size} entries; "
-                    f"ids must lie in 0..{self.vocab_size - 1} (was the text encoded with "
-                    "another tokenizer?)"
-                )
+        """Look up the row of every id."""
         return F.embedding(ids, self.weight)
 
 
@@ -86,45 +65,34 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(
-        self, x: Float[Tensor, "b s d"], *, first: int = 0
+        self, x: Float[Tensor, "b s d"], positions: Int[Tensor, "*b s"] | None = None
     ) -> Float[Tensor, "b s d"]:
-        """Add row `first + s` to position s of every sequence.
-
-        Raises:
-            ValueError: if the sequence is longer than the table; there is no row to add.
-        """
-        end, context_length = first + x.shape[1], self.weight.shape[0]
-        if end > context_length:
-            raise ValueError(
-                f"a sequence of {end} positions does not fit a table of {context_length} "
-                "learned positions; shorten it, or use positions='sinusoidal', 'rotary' or 'none'"
-            )
-        return x + self.weight[first:end]
+        """Add to every vector the row of its position, 0 to S - 1 by default."""
+        if positions is None:
+            return x + self.weight[: x.shape[1]]
+        return x + F.embedding(positions, self.weight)
 
 
 def sinusoids(
-    length: int,
+    positions: Int[Tensor, "*b s"],
     *,
     d_model: int,
     base: float = 10_000.0,
-    first: int = 0,
     dtype: torch.dtype = torch.float32,
-    device: torch.device | None = None,
-) -> Float[Tensor, "s d"]:
-    """Sines and cosines of the position at geometrically spaced frequencies.
+) -> Float[Tensor, "*b s d"]:
+    """Sines and cosines of positions at geometrically spaced frequencies.
 
     Column 2i holds sin(s / base^(2i/D)) and column 2i + 1 the cosine of the same angle.
 
     Args:
-        length: S, the number of positions.
+        positions: s, for one sequence or for each row of a batch.
         d_model: D, even.
         base: the slowest wave's period is about 2 pi base positions.
-        first: the position of the first row.
         dtype: of the result; the angles themselves never have less than float32.
 
     Source: Vaswani et al. (2017), section 3.5.
     """
-    angle = _angles(first, length, d_model, base, dtype, device)
+    angle = _angles(positions, d_model, base, dtype)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype)
 
 
@@ -143,65 +111,71 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, *, d_model: int, base: float = 10_000.0) -> None:
         super().__init__()
-        _check_even(d_model, "d_model")
         self.d_model, self.base = d_model, base
 
     def forward(
-        self, x: Float[Tensor, "b s d"], *, first: int = 0
+        self, x: Float[Tensor, "b s d"], positions: Int[Tensor, "*b s"] | None = None
     ) -> Float[Tensor, "b s d"]:
-        """Add the sinusoids of position `first + s` to position s of every sequence."""
+        """Add to every vector the sinusoids of its position, 0 to S - 1 by default."""
+        if positions is None:
+            positions = torch.arange(x.shape[1], device=x.device)
         waves = sinusoids(
-            x.shape[1],
-            d_model=self.d_model,
-            base=self.base,
-            first=first,
-            dtype=x.dtype,
-            device=x.device,
+            positions, d_model=self.d_model, base=self.base, dtype=x.dtype
         )
         return math.sqrt(self.d_model) * x + waves
 
 
+def rotations(
+    positions: Int[Tensor, "*b s"],
+    *,
+    head_dim: int,
+    base: float = 10_000.0,
+    dtype: torch.dtype = torch.float32,
+) -> Float[Tensor, "2 ... s _"]:
+    """Cosines and sines of the angles by which `rotary` turns queries and keys at positions.
+
+    They are the same in all heads and all blocks, so a model asks for them once.
+
+    Args:
+        positions, base, dtype: see `sinusoids`. The result has float32 at least: in bfloat16
+            positions beyond 256 would already collide.
+        head_dim: K, even.
+    """
+    angle = _angles(positions, head_dim, base, dtype).unsqueeze(-3)  # for all heads
+    return torch.stack([angle.cos(), angle.sin()])
+
+
 def rotary(
-    x: Float[Tensor, "b h s k"], *, base: float = 10_000.0, first: int = 0
+    x: Float[Tensor, "b h s k"],
+    turns: Float[Tensor, "2 ... s _"] | None = None,
+    *,
+    base: float = 10_000.0,
 ) -> Float[Tensor, "b h s k"]:
     """Rotate each query or key by angles proportional to its position.
 
     Dimension i of the first half and dimension i of the second half form a plane; position s
     turns it by s / base^(2i/K). A dot product of a rotated query and a rotated key then depends
-    on their distance alone. Angles are computed in float32 at least, whatever the dtype of x: in
-    bfloat16 positions beyond 256 would already collide.
+    on their distance alone.
 
     Args:
         x: queries or keys, K even.
-        base, first: see `sinusoids`.
+        turns: what `rotations` gives for their positions; by default for 0 to S - 1 and `base`.
 
     Source: Su et al. (2021), in the half-split layout of GPT-NeoX and Llama.
     """
-    _check_even(x.shape[-1], "head_dim")
-    angle = _angles(first, x.shape[-2], x.shape[-1], base, x.dtype, x.device)
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    if turns is None:
+        positions = torch.arange(x.shape[-2], device=x.device)
+        turns = rotations(positions, head_dim=x.shape[-1], base=base, dtype=x.dtype)
+    (cos, sin), (first, second) = turns, x.chunk(2, dim=-1)
+    turned = [first * cos - second * sin, second * cos + first * sin]
+    return torch.cat(turned, dim=-1).to(x.dtype)
 
 
 def _angles(
-    first: int,
-    length: int,
-    dimension: int,
-    base: float,
-    dtype: torch.dtype,
-    device: torch.device | None,
+    positions: Tensor, dimension: int, base: float, dtype: torch.dtype
 ) -> Tensor:
-    """Angle of position first + s in plane i, shape (s, dimension / 2), at least float32."""
-    _check_even(dimension, "the dimension")
+    """Angle of each position in plane i, shape (..., dimension / 2), at least float32."""
+    require("dimension", dimension, lambda n: n % 2 == 0, "even: waves come in pairs")
     dtype = torch.promote_types(dtype, torch.float32)
-    position = torch.arange(first, first + length, dtype=dtype, device=device)
-    plane = torch.arange(0, dimension, 2, dtype=dtype, device=device)
-    return position[:, None] * base ** (-plane / dimension)
-
-
-def _check_even(dimension: int, name: str) -> None:
-    if dimension % 2:
-        raise ValueError(
-            f"{name} is {dimension}, but sines and cosines come in pairs: it must be even"
-        )
+    plane = torch.arange(0, dimension, 2, dtype=dtype, device=positions.device)
+    return positions[..., None].to(dtype) * base ** (-plane / dimension)

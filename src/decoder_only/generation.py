@@ -8,18 +8,20 @@ caution before each draw:
     top-k          only the k likeliest tokens
     top-p          only the smallest set of likeliest tokens that holds a mass of p
 
-Chapter 9.
+Weights may be in 16 bits (`model.bfloat16()`): the filters and the draw are in float32 all the
+same, and decoding, which waits for weights to be read, reads half as much. Chapter 9.
 """
 
+import codecs
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from decoder_only.data import END_OF_TEXT
-from decoder_only.model import GPT
+from decoder_only.engine.checks import require
 from decoder_only.tokenization import BytePairTokenizer, pretokenize
 
 __all__ = [
@@ -28,8 +30,11 @@ __all__ = [
     "generate",
     "keep_top_k",
     "keep_top_p",
+    "stream",
     "write",
 ]
+
+END_OF_TEXT = "<|endoftext|>"  # as in `data`, which a model need not know
 
 
 def apply_temperature(
@@ -42,12 +47,8 @@ def apply_temperature(
 
     Source: Ackley, Hinton & Sejnowski (1985).
     """
-    _require(
-        "temperature",
-        temperature,
-        temperature > 0,
-        "above 0; generate() takes 0 as argmax",
-    )
+    wanted = "a finite number above 0; generate() takes 0 as argmax"
+    require("temperature", temperature, lambda t: _is_number(t) and t > 0, wanted)
     return logits / temperature
 
 
@@ -62,12 +63,12 @@ def keep_top_k(logits: Float[Tensor, "b v"], k: int) -> Float[Tensor, "b v"]:
 
     Source: Fan et al. (2018).
     """
-    _require("top_k", k, k >= 1, "a whole number from 1; None keeps all")
+    _require_whole("top_k", k, 1)
     kept = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -math.inf).scatter(-1, kept.indices, kept.values)
 
 
-def keep_top_p(logits: Float[Tensor, "b v"], p: float) -> Float[Tensor, "b v"]:
+def keep_top_p(logits: Float[Tensor, "b v"], p: int | float) -> Float[Tensor, "b v"]:
     """Keep the smallest set of likeliest tokens of each row whose probabilities sum to p or more.
 
     Args:
@@ -78,94 +79,138 @@ def keep_top_p(logits: Float[Tensor, "b v"], p: float) -> Float[Tensor, "b v"]:
 
     Source: Holtzman et al. (2020).
     """
-    _require("top_p", p, 0 < p <= 1, "above 0 and at most 1")
+    require("top_p", p, lambda p: _is_number(p) and 0 < p <= 1, "above 0 and at most 1")
     if p == 1:
         return logits
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
     probability = ranked.softmax(dim=-1)
     # A token stays while those before it have not yet reached p, so the likeliest always stays.
     dropped = probability.cumsum(dim=-1) - probability >= p
-    return torch.empty_like(logits).scatter(
-        -1, order, ranked.masked_fill(dropped, -math.inf)
-    )
+    ranked = ranked.masked_fill(dropped, -math.inf)
+    return torch.empty_like(logits).scatter(-1, order, ranked)
 
 
-@torch.no_grad()
 def generate(
-    model: GPT,
-    ids: Int[Tensor, "b s"],
+    model: nn.Module,
+    ids: Int[Tensor, "b s"] | Sequence[Int[Tensor, "_"]],
     *,
     max_new_tokens: int,
     temperature: int | float = 1.0,
     top_k: int | None = None,
-    top_p: float | None = None,
+    top_p: int | float | None = None,
     generator: torch.Generator | None = None,
     stop_id: int | None = None,
     n_allowed: int | None = None,
     restrict: Callable[[Int[Tensor, "b s"]], Bool[Tensor, "b v"] | None] | None = None,
-) -> Int[Tensor, "b _"]:
+    compile: bool | None = None,
+) -> Int[Tensor, "b _"] | list[Int[Tensor, "_"]]:
     """Continue each row by `max_new_tokens` tokens, one at a time.
 
     The model sees at most its last `context_length` tokens. Up to that length, keys and values are
     kept, and each step computes one position; beyond it the window slides, what leaves it is
-    forgotten, and each step computes them all. The model is in evaluation mode meanwhile.
+    forgotten, and each step computes them all. Where all blocks have windows, and positions are
+    rotary or none, nothing need be forgotten: caches are rings, and each step computes one
+    position at any length. The model is in evaluation mode meanwhile.
 
     Args:
-        model: gives logits.
-        ids: where to go on from, at least one token in each row.
+        model: a `GPT`.
+        ids: where to go on from, at least one token in each row. A list may hold prompts of
+            several lengths; each continues as it would alone.
         max_new_tokens: n.
         temperature, top_k, top_p: see `apply_temperature`, `keep_top_k`, `keep_top_p`, which are
             applied in this order. Temperature 0 takes the likeliest token instead of drawing.
         generator: source of the draws; torch's global one by default.
         stop_id: a row that produced this token is finished, and filled up with it. Once all rows
-            are, the model is not asked again.
+            are, the model is not asked again; on a GPU that is looked at every 16 tokens.
         n_allowed: only ids below it may come out, for a model whose vocabulary is larger than its
             tokenizer's.
         restrict: called with the rows so far, says which tokens may follow each, True for those;
-            None leaves all.
+            None leaves all. Shorter prompts of a list stand at the ends of their rows.
+        compile: run the step from one token to the next through torch.compile; one graph serves a
+            batch size and a length, rounded up to 256. None where the model is on a GPU.
 
     Returns:
-        Shape (b, s + n): the rows and their continuations.
+        Shape (b, s + n): the rows and their continuations. Of a list, a list of such rows.
 
     Raises:
         ValueError: a setting that cannot work, or rows without a token.
     """
-    _check_settings(model, ids, max_new_tokens, temperature, n_allowed)
-    was_training = model.training
-    model.eval()
-    n_given = ids.shape[1]
+    _require_whole("max_new_tokens", max_new_tokens, 0)
+    choose = _chooser(temperature, top_k, top_p, generator)
+    if n_allowed is not None:
+        size = model.config.vocab_size
+        within = f"a whole number from 1 to {size}"
+        require("n_allowed", n_allowed, lambda n: n in range(1, size + 1), within)
+    rows, padding = (ids, None) if isinstance(ids, Tensor) else _aligned(ids)
+    wanted = "(batch, sequence) with a token at least; a single sequence is ids[None]"
+    shape = tuple(rows.shape)
+    require("ids.shape", shape, lambda s: len(s) == 2 and s[0] and s[1], wanted)
+    settings = {"stop_id": stop_id, "n_allowed": n_allowed, "restrict": restrict}
+    settings |= {"padding": padding, "compile": compile}
+    new = list(_columns(model, rows, max_new_tokens, choose, **settings))
+    fill = rows.new_full((len(rows), max_new_tokens - len(new)), stop_id or 0)
+    rows = torch.cat([rows, *(column[:, None] for column in new), fill], dim=1)
+    if padding is None:
+        return rows
+    return [row[skipped:] for row, skipped in zip(rows, padding.tolist(), strict=True)]
+
+
+@torch.no_grad()
+def _columns(
+    model: nn.Module,
+    ids: Int[Tensor, "b s"],
+    most: int,
+    choose: Callable[[Tensor], Tensor],
+    *,
+    stop_id: int | None = None,
+    n_allowed: int | None = None,
+    restrict: Callable[[Tensor], Tensor | None] | None = None,
+    padding: Int[Tensor, "b"] | None = None,
+    compile: bool | None = None,
+) -> Iterator[Int[Tensor, "b"]]:
+    """The next token of each row, up to `most` times, or until all rows have stopped."""
+    config, was_training, new = model.config, model.training, ids
     finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-    context_length = model.config.context_length
-    cache = model.new_cache(
-        len(ids), max_length=min(context_length, n_given + max_new_tokens)
-    )
+    compile = ids.is_cuda if compile is None else compile
+    step = torch.compile(model, dynamic=False) if compile else model
+    room = ids.shape[1] + most
+    room = -(-room // 256) * 256 if compile else room
+    if None in config.windows or config.positions not in ("rotary", "none"):
+        room = min(room, config.context_length)
+    cache = model.new_cache(len(ids), max_length=room, padding=padding)
+    model.eval()
     try:
-        for _ in range(max_new_tokens):
-            if ids.shape[1] <= context_length:
-                logits = model(ids[:, len(cache[0]) :], cache)
+        for number in range(most):
+            if ids.shape[1] <= room:
+                logits = (step if number else model)(new, cache, last_only=True)
             else:  # every position has moved, so none of the past can be kept
-                logits = model(ids[:, -context_length:])
+                cut, fresh = ids.shape[1] - room, None
+                if padding is not None:
+                    left = (padding - cut).clamp(min=0)
+                    fresh = model.new_cache(len(ids), max_length=room, padding=left)
+                logits = model(ids[:, cut:], fresh, last_only=True)
             logits = logits[:, -1].float()
             if n_allowed is not None:
                 logits[:, n_allowed:] = -math.inf
             if restrict is not None and (allowed := restrict(ids)) is not None:
                 logits = logits.masked_fill(~allowed.to(logits.device), -math.inf)
-            chosen = _choose(logits, temperature, top_k, top_p, generator).to(ids)
+            chosen = choose(logits).to(ids)
             if stop_id is not None:
                 chosen = chosen.masked_fill(finished, stop_id)
                 finished = finished | (chosen == stop_id)
-            ids = torch.cat([ids, chosen[:, None]], dim=1)
-            if stop_id is not None and finished.all():
+            new = chosen[:, None]
+            ids = torch.cat([ids, new], dim=1)
+            yield chosen
+            looks = stop_id is not None and (number % 16 == 15 or not ids.is_cuda)
+            if looks and finished.all():
                 break
     finally:
         model.train(was_training)
-    n_missing = n_given + max_new_tokens - ids.shape[1]
-    return torch.cat([ids, ids.new_full((len(ids), n_missing), stop_id or 0)], dim=1)
 
 
 @torch.no_grad()
 def beam_search(
-    model: GPT,
+    model: nn.Module,
     ids: Int[Tensor, "s"],
     *,
     max_new_tokens: int,
@@ -179,7 +224,7 @@ def beam_search(
     length finds the likeliest text of all.
 
     Args:
-        model: gives logits, of which it sees at most `context_length` tokens.
+        model: a `GPT`, of which at most the last `context_length` tokens are seen.
         ids: one sequence to go on from, at least one token.
         max_new_tokens: length of a continuation at most.
         n_beams: beginnings that are kept.
@@ -187,24 +232,26 @@ def beam_search(
 
     Returns:
         The beams, the likeliest first: the whole sequence, and the log-probability in nats of
-        what was added to it.
+        what was added to it, which is added up in float32 whatever the model's format.
 
     Raises:
         ValueError: a setting that cannot work, or a sequence without a token.
 
     Source: Graves (2012); seed documents G and T.
     """
-    _check_settings(model, ids[None], max_new_tokens, 0, None)
-    _require("n_beams", n_beams, n_beams >= 1, "1 or more")
+    _require_whole("max_new_tokens", max_new_tokens, 0)
+    _require_whole("n_beams", n_beams, 1)
+    wanted = "(sequence,) with a token at least"
+    require("ids.shape", tuple(ids.shape), lambda s: len(s) == 1 and s[0], wanted)
     was_training = model.training
     model.eval()
     beams, complete = [(ids, 0.0)], []
     try:
         for _ in range(max_new_tokens):
             rows = torch.stack([row for row, _ in beams])
-            logits = model(rows[:, -model.config.context_length :])[:, -1]
-            scores = torch.tensor([score for _, score in beams]).to(logits)
-            scores = scores[:, None] + logits.float().log_softmax(dim=-1)
+            seen = rows[:, -model.config.context_length :]
+            gains = model(seen, last_only=True)[:, -1].float().log_softmax(dim=-1)
+            scores = gains + gains.new_tensor([[score] for _, score in beams])
             # Each complete text takes the place of a beginning.
             n_open = min(n_beams - len(complete), scores.numel())
             best = scores.flatten().topk(n_open)
@@ -221,7 +268,7 @@ def beam_search(
 
 
 def write(
-    model: GPT,
+    model: nn.Module,
     tokenizer: BytePairTokenizer,
     prompt: str = "",
     *,
@@ -229,7 +276,7 @@ def write(
     max_new_tokens: int = 200,
     temperature: int | float = 1.0,
     top_k: int | None = None,
-    top_p: float | None = None,
+    top_p: int | float | None = None,
     generator: torch.Generator | None = None,
     from_start: bool = True,
 ) -> list[str]:
@@ -237,81 +284,138 @@ def write(
 
     A prompt may stop where no token does. "a ti" becomes other tokens than the beginning of
     "a time", so a model asked to go on after them sees what it never saw in training. The prompt's
-    last word is therefore handed over as text: the model chooses the tokens that spell it, and
-    may run over its end.
+    last word is therefore handed over as text: the model chooses the tokens that spell it, as many
+    as it likes, and the last of them may run over its end.
 
     Args:
-        model: trained on the tokenizer's ids.
+        model: a `GPT`, trained on the tokenizer's ids.
         tokenizer: with the special token `<|endoftext|>`, which may stand in the prompt too.
         prompt: what the texts begin with.
-        count: number of texts, written side by side.
-        max_new_tokens: tokens behind the prompt, at most.
+        count: number of texts, written side by side, 1 or more.
+        max_new_tokens: tokens behind those that spell the prompt, at most.
         temperature, top_k, top_p, generator: see `generate`.
         from_start: the prompt begins a document, so the end-of-text token comes before it. An
             empty prompt always gets it.
 
     Returns:
         The texts, prompt included.
+
+    Raises:
+        ValueError: a setting that cannot work.
     """
-    end = tokenizer.special_tokens[END_OF_TEXT]
-    head, word = _without_last_word(prompt, tokenizer)
-    ids = [end] * from_start + _encode(head, tokenizer)
-    if not ids:  # nothing to ask the model with: take the word as it is
-        head, word, ids = prompt, "", _encode(prompt, tokenizer) or [end]
-    device = next(model.parameters()).device
-    rows = generate(
-        model,
-        torch.tensor([ids] * count, device=device),
-        max_new_tokens=max_new_tokens + len(_encode(word, tokenizer)),
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        generator=generator,
-        stop_id=end,
-        n_allowed=tokenizer.vocab_size,
-        restrict=_Spelling(
-            word, tokenizer, n_given=len(ids), vocab_size=model.config.vocab_size
-        ),
-    )
-    texts = []
-    for row in rows[:, len(ids) :].tolist():
-        written = row[: row.index(end)] if end in row else row
-        texts.append(head + tokenizer.decode(written))
+    _require_whole("count", count, 1)
+    _require_whole("max_new_tokens", max_new_tokens, 0)
+    choose = _chooser(temperature, top_k, top_p, generator)
+    if max_new_tokens == 0:
+        return [prompt] * count
+    spelling = _Spelling(prompt, tokenizer, model.config.vocab_size, from_start)
+    columns = list(_written(model, spelling, count, max_new_tokens, choose))
+    texts, end = [], spelling.end
+    for row in torch.stack(columns, dim=1).tolist():
+        row = row[: spelling.n_tokens(row) + max_new_tokens]
+        row = row[: row.index(end)] if end in row else row
+        texts.append(spelling.head + tokenizer.decode(row))
     return texts
 
 
-def _encode(text: str, tokenizer: BytePairTokenizer) -> list[int]:
-    return tokenizer.encode(text, allowed_special={END_OF_TEXT})
+def stream(
+    model: nn.Module,
+    tokenizer: BytePairTokenizer,
+    prompt: str = "",
+    *,
+    max_new_tokens: int = 200,
+    temperature: int | float = 1.0,
+    top_k: int | None = None,
+    top_p: int | float | None = None,
+    generator: torch.Generator | None = None,
+    from_start: bool = True,
+) -> Iterator[str]:
+    """One text in pieces, as it is written: joined, they are what `write` returns.
+
+    The model is in evaluation mode until the last piece came. Arguments and errors: `write`.
+    """
+    _require_whole("max_new_tokens", max_new_tokens, 0)
+    choose = _chooser(temperature, top_k, top_p, generator)
+    if max_new_tokens == 0:
+        return iter([prompt])
+    spelling = _Spelling(prompt, tokenizer, model.config.vocab_size, from_start)
+    columns = _written(model, spelling, 1, max_new_tokens, choose)
+    return filter(None, _pieces(spelling, columns))
 
 
-def _without_last_word(prompt: str, tokenizer: BytePairTokenizer) -> tuple[str, str]:
-    """The prompt in two: what the tokenizer cuts alike whatever follows, and the last word."""
-    words = list(pretokenize(prompt.rpartition(END_OF_TEXT)[2], tokenizer.pattern))
-    word = words[-1] if words else ""
-    return prompt[: len(prompt) - len(word)], word
+def _pieces(spelling: "_Spelling", columns: Iterator[Tensor]) -> Iterator[str]:
+    # A character may be spelled by several tokens, and waits for the last of them.
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    yield spelling.head
+    for column in columns:
+        if (token := int(column)) == spelling.end:
+            break
+        yield decoder.decode(spelling.tokenizer.token_bytes(token))
+    yield decoder.decode(b"", final=True)
+
+
+def _written(
+    model: nn.Module, spelling: "_Spelling", count: int, n: int, choose: Callable
+) -> Iterator[Int[Tensor, "b"]]:
+    """Columns of tokens, until each row has n behind those that spell its prompt."""
+    ids = torch.tensor([spelling.ids] * count, device=next(model.parameters()).device)
+    settings = {"stop_id": spelling.end, "n_allowed": spelling.tokenizer.vocab_size}
+    most = n + len(spelling.word)  # a byte at least for each token
+    for column in _columns(model, ids, most, choose, **settings, restrict=spelling):
+        yield column
+        n -= spelling.is_done
+        if n == 0:
+            break
 
 
 class _Spelling:
-    """Allows those tokens that spell a word, or what is left of it, and perhaps go beyond."""
+    """Allows those tokens that spell the last word of a prompt, and perhaps go beyond.
+
+    Attributes:
+        head: the prompt before that word, which the tokenizer cuts alike whatever follows.
+        ids: its tokens.
+        word: the last word in UTF-8.
+        is_done: whether all rows have spelled it.
+    """
 
     def __init__(
-        self, word: str, tokenizer: BytePairTokenizer, *, n_given: int, vocab_size: int
+        self,
+        prompt: str,
+        tokenizer: BytePairTokenizer,
+        vocab_size: int,
+        from_start: bool,
     ) -> None:
-        self.word, self.tokenizer = word.encode(), tokenizer
-        self.n_given, self.vocab_size = n_given, vocab_size
+        def encode(text: str) -> list[int]:
+            return tokenizer.encode(text, allowed_special={END_OF_TEXT})
+
+        self.tokenizer, self.vocab_size = tokenizer, vocab_size
+        self.end = tokenizer.special_tokens[END_OF_TEXT]
+        words = list(pretokenize(prompt.rpartition(END_OF_TEXT)[2], tokenizer.pattern))
+        word = words[-1] if words else ""
+        self.head = prompt.removesuffix(word)
+        self.ids = [self.end] * from_start + encode(self.head)
+        if not self.ids:  # nothing to ask the model with: take the word as it is
+            self.head, word, self.ids = prompt, "", encode(prompt) or [self.end]
+        self.word, self.is_done = word.encode(), False
         special = set(tokenizer.special_tokens.values())
-        ordinary = (
-            token for token in range(tokenizer.vocab_size) if token not in special
-        )
-        self.tokens = {token: tokenizer.token_bytes(token) for token in ordinary}
+        ordinary = (i for i in range(tokenizer.vocab_size) if i not in special)
+        self.tokens = {i: tokenizer.token_bytes(i) for i in ordinary if self.word}
         self.known: dict[bytes, Tensor] = {}
 
     def __call__(self, ids: Int[Tensor, "b s"]) -> Bool[Tensor, "b v"] | None:
-        written = ids[:, self.n_given :].tolist()
-        if len(written[0]) >= len(self.word):  # a byte at least for each token
+        if self.is_done:
             return None
+        written = ids[:, len(self.ids) :].tolist()
         left = [self.word[len(self.tokenizer.decode_bytes(row)) :] for row in written]
-        return torch.stack([self._allowed(rest) for rest in left])
+        self.is_done = not any(left)
+        return None if self.is_done else torch.stack([self._allowed(x) for x in left])
+
+    def n_tokens(self, row: list[int]) -> int:
+        """How many of a row's tokens spell the word."""
+        n_bytes = [
+            len(self.tokenizer.decode_bytes(row[:n])) for n in range(len(row) + 1)
+        ]
+        return next(n for n, size in enumerate(n_bytes) if size >= len(self.word))
 
     def _allowed(self, rest: bytes) -> Bool[Tensor, "v"]:
         if rest not in self.known:
@@ -322,50 +426,54 @@ class _Spelling:
         return self.known[rest]
 
 
-def _choose(
-    logits: Float[Tensor, "b v"],
+def _chooser(
     temperature: int | float,
     top_k: int | None,
-    top_p: float | None,
+    top_p: int | float | None,
     generator: torch.Generator | None,
-) -> Int[Tensor, "b"]:
-    """One token for each row."""
-    if temperature == 0:
-        return logits.argmax(dim=-1)
-    logits = apply_temperature(logits, temperature)
-    if top_k is not None:
-        logits = keep_top_k(logits, top_k)
-    if top_p is not None:
-        logits = keep_top_p(logits, top_p)
-    probability = logits.softmax(dim=-1)
-    if generator is not None:
-        probability = probability.to(generator.device)
-    return torch.multinomial(probability, 1, generator=generator)[:, 0]
+) -> Callable[[Tensor], Tensor]:
+    """What takes one token for each row of logits; refuses settings at once."""
+    wanted = "a finite number, 0 (argmax) or more"
+    require("temperature", temperature, lambda t: _is_number(t) and t >= 0, wanted)
+
+    def choose(logits: Tensor) -> Tensor:
+        if temperature == 0:
+            return logits.argmax(dim=-1)
+        logits = apply_temperature(logits, temperature)
+        if top_k is not None:
+            logits = keep_top_k(logits, top_k)
+        if top_p is not None:
+            logits = keep_top_p(logits, top_p)
+        probability = logits.softmax(dim=-1)
+        if generator is not None:
+            probability = probability.to(generator.device)
+        return torch.multinomial(probability, 1, generator=generator)[:, 0]
+
+    trial = torch.zeros(1, 1)
+    top_k is None or keep_top_k(trial, top_k)
+    top_p is None or keep_top_p(trial, top_p)
+    return choose
 
 
-def _check_settings(
-    model: GPT,
-    ids: Tensor,
-    max_new_tokens: int,
-    temperature: int | float,
-    n_allowed: int | None,
-) -> None:
-    vocab_size = model.config.vocab_size
-    _require("max_new_tokens", max_new_tokens, max_new_tokens >= 0, "0 or more")
-    _require("temperature", temperature, temperature >= 0, "0 (argmax) or more")
-    if n_allowed is not None:
-        _require(
-            "n_allowed",
-            n_allowed,
-            1 <= n_allowed <= vocab_size,
-            f"from 1 to {vocab_size}",
-        )
-    if ids.shape[1] == 0:
-        raise ValueError(
-            "ids has rows without a token; begin with the end-of-text token at least"
-        )
+def _aligned(
+    prompts: Sequence[Int[Tensor, "_"]],
+) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b"]]:
+    """Prompts as rows that end together, and how much each was padded in front."""
+    wanted = "a list of tensors of one axis, each with a token at least"
+    lengths = [x.shape[0] if x.ndim == 1 else 0 for x in prompts]
+    require("ids", prompts, lambda _: bool(lengths) and min(lengths) > 0, wanted)
+    missing = [max(lengths) - length for length in lengths]
+    rows = [F.pad(x, (n, 0)) for x, n in zip(prompts, missing, strict=True)]
+    return torch.stack(rows), torch.tensor(missing, device=rows[0].device)
 
 
-def _require(name: str, value: object, holds: bool, wanted: str) -> None:
-    if not holds:
-        raise ValueError(f"{name}={value!r} cannot work: it must be {wanted}")
+def _is_number(x: object) -> bool:
+    number = isinstance(x, int | float) and not isinstance(x, bool)
+    return number and math.isfinite(x)
+
+
+def _require_whole(name: str, x: object, least: int) -> None:
+    def holds(x: object) -> bool:
+        return isinstance(x, int) and not isinstance(x, bool) and x >= least
+
+    require(name, x, holds, f"a whole number, {least} or more")

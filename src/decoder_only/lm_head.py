@@ -14,7 +14,15 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-__all__ = ["LMHead", "bits_per_byte", "next_token_loss", "perplexity"]
+from decoder_only.engine.checks import require
+
+__all__ = [
+    "LMHead",
+    "bits_per_byte",
+    "next_token_loss",
+    "perplexity",
+    "sliced_next_token_loss",
+]
 
 
 class LMHead(nn.Module):
@@ -23,14 +31,10 @@ class LMHead(nn.Module):
     Args:
         d_model: D, width of the residual stream.
         vocab_size: V, number of logits.
-        tied_to: the token embedding, whose weight of shape (v, d) the head then reads at each
-            call, having none of its own; None for a matrix of its own.
+        tied: the head has no matrix of its own, and is handed the token embedding's at each call.
         scale: factor on the logits.
         soft_cap: bends the logits so that none exceeds it: cap * tanh(logit / cap), which leaves
             small ones nearly as they are; None for no bound.
-
-    Raises:
-        ValueError: if the embedding's shape is another, or if the cap is not positive.
 
     Source: Press & Wolf (2017) for sharing; Gemma Team (2024) for the cap.
     """
@@ -40,47 +44,46 @@ class LMHead(nn.Module):
         *,
         d_model: int,
         vocab_size: int,
-        tied_to: nn.Module | None = None,
+        tied: bool = False,
         scale: float = 1.0,
         soft_cap: float | None = None,
     ) -> None:
         super().__init__()
-        if soft_cap is not None and not soft_cap > 0:
-            raise ValueError(
-                f"soft_cap={soft_cap} cannot work: it must be positive or None"
-            )
-        if tied_to is not None and tied_to.weight.shape != (vocab_size, d_model):
-            raise ValueError(
-                f"cannot tie a head of shape ({vocab_size}, {d_model}) to a weight of shape "
-                f"{tuple(tied_to.weight.shape)}; both must be (vocab_size, d_model)"
-            )
         self.scale, self.soft_cap = scale, soft_cap
-        # Within a tuple the embedding is not registered here too: it is saved, moved and counted
-        # once, and whatever takes the place of its weight is what the head reads.
-        self._tied_to = () if tied_to is None else (tied_to,)
         self.register_parameter("weight", None)
-        if tied_to is None:
+        if not tied:
             self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
             nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
-        """Unnormalized log-probabilities of the next token."""
-        weight = self._tied_to[0].weight if self._tied_to else self.weight
-        x = x if self.scale == 1 else self.scale * x
-        logits = _padded_linear(x, weight) if x.is_cuda else F.linear(x, weight)
-        if self.soft_cap is None:
-            return logits
-        return self.soft_cap * torch.tanh(logits / self.soft_cap)
+    def forward(
+        self, x: Float[Tensor, "*b d"], table: Float[Tensor, "v d"] | None = None
+    ) -> Float[Tensor, "*b v"]:
+        """Unnormalized log-probabilities of the next token.
+
+        Args:
+            x: the residual stream, normalized.
+            table: the matrix that a tied head reads; a head of its own needs none.
+        """
+        weight = self.weight if table is None else table
+        return _logits(x, weight, self.scale, self.soft_cap)
 
 
-def _padded_linear(x: Tensor, weight: Tensor, multiple: int = 64) -> Tensor:
-    """x W^T, computed with rows of zeros added to W and left out of the result.
-
-    A GPU multiplies in tiles: 50,257 columns of logits take longer than 50,304.
-    """
-    vocab_size = weight.shape[0]
-    padded = F.pad(weight, (0, 0, 0, -vocab_size % multiple))
-    return F.linear(x, padded)[..., :vocab_size]
+def _logits(
+    x: Tensor,
+    weight: Tensor,
+    scale: float = 1.0,
+    soft_cap: float | None = None,
+    multiple: int | None = None,
+) -> Tensor:
+    # A GPU multiplies in tiles: 50,257 columns of logits take longer than 50,304. For a single
+    # position the copy of the table would cost more than it saves.
+    if multiple is None:
+        multiple = 64 if x.is_cuda and x.shape[-2] > 1 else 1
+    vocab_size = len(weight)
+    if vocab_size % multiple:
+        weight = F.pad(weight, (0, 0, 0, -vocab_size % multiple))
+    logits = F.linear(x if scale == 1 else scale * x, weight)[..., :vocab_size]
+    return logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
 
 
 def next_token_loss(
@@ -104,11 +107,7 @@ def next_token_loss(
     Raises:
         ValueError: if the shapes do not agree.
     """
-    if logits.shape[:-1] != targets.shape:
-        raise ValueError(
-            f"logits of shape {tuple(logits.shape)} need targets of shape "
-            f"{tuple(logits.shape[:-1])}, got {tuple(targets.shape)}"
-        )
+    _check_shapes("logits", logits, targets)
     loss = F.cross_entropy(
         logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32)),
         targets.flatten().long(),
@@ -116,6 +115,96 @@ def next_token_loss(
         reduction=reduction,
     )
     return loss.view(targets.shape) if reduction == "none" else loss
+
+
+def sliced_next_token_loss(
+    hidden: Float[Tensor, "b s d"],
+    weight: Float[Tensor, "v d"],
+    targets: Int[Tensor, "b s"],
+    *,
+    scale: float = 1.0,
+    soft_cap: float | None = None,
+    ignore_index: int = -1,
+    reduction: str = "mean",
+    n_slices: int = 8,
+) -> Float[Tensor, ""]:
+    """`next_token_loss` of a head's logits, without ever holding those of the whole batch.
+
+    A batch's logits are its largest tensor: B S V numbers, in training three times over. Here
+    the B S positions are taken in slices. While the logits of a slice exist, the loss is added
+    up, and so are the gradients, softmax - onehot pulled back to the hidden states and to the
+    head's matrix: B S D and V D numbers, which wait for the backward pass. Nothing is computed
+    twice. Gradients are the plain loss's within rounding; they have no gradients themselves.
+
+    Args:
+        hidden: what the head reads, from `GPT.hidden`.
+        weight: the head's matrix, `GPT.head_weight`.
+        targets, ignore_index: see `next_token_loss`.
+        scale, soft_cap: see `LMHead`.
+        reduction: "mean" over the targets that count, or "sum".
+        n_slices: at most so many slices, 1 or more; the peak of memory falls with it.
+
+    Raises:
+        ValueError: if the shapes do not agree, or for another reduction.
+
+    Source: the idea of gradients in the forward pass is from Hsu et al. (2024), Liger Kernel.
+    """
+    _check_shapes("hidden states", hidden, targets)
+    require("reduction", reduction, ("mean", "sum").__contains__, "'mean' or 'sum'")
+    require("n_slices", n_slices, lambda n: n >= 1, "1 or more")
+    rows, wanted = hidden.flatten(0, 1), targets.flatten().long()
+    settings = scale, soft_cap, ignore_index, n_slices, torch.is_grad_enabled()
+    loss = _SlicedLoss.apply(rows, weight, wanted, *settings)
+    return loss / (wanted != ignore_index).sum() if reduction == "mean" else loss
+
+
+class _SlicedLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx, x, weight, targets, scale, soft_cap, ignore_index, n_slices, learning
+    ):
+        exact = torch.promote_types(x.dtype, torch.float32)
+        loss, to_x = x.new_zeros((), dtype=exact), []
+        to_weight = torch.zeros_like(weight, dtype=exact)
+        for part, wanted in zip(
+            x.chunk(n_slices), targets.chunk(n_slices), strict=True
+        ):
+            logits = _logits(part, weight, scale, soft_cap).to(exact)
+            counts = wanted != ignore_index
+            column = wanted.where(counts, 0)[:, None]
+            log_sum = logits.logsumexp(-1, keepdim=True)
+            surprise = log_sum - logits.gather(-1, column)
+            loss = loss + (surprise[:, 0] * counts).sum()
+            if not learning:
+                continue
+            slope = (logits - log_sum).exp()
+            slope.scatter_add_(-1, column, -torch.ones_like(surprise))
+            slope *= scale * counts[:, None].to(exact)
+            if soft_cap is not None:
+                slope *= 1 - (logits / soft_cap).square()
+            slope = slope.to(weight.dtype)
+            to_x.append(slope @ weight)
+            to_weight += slope.T @ part
+        if to_x:
+            ctx.save_for_backward(
+                torch.cat(to_x).to(x.dtype), to_weight.to(weight.dtype)
+            )
+        return loss
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        to_x, to_weight = ctx.saved_tensors
+        rest = (None,) * 6
+        return (gradient * to_x).to(to_x.dtype), gradient * to_weight, *rest
+
+
+def _check_shapes(name: str, given: Tensor, targets: Tensor) -> None:
+    if given.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"{name} of shape {tuple(given.shape)} need targets of shape "
+            f"{tuple(given.shape[:-1])}, got {tuple(targets.shape)}"
+        )
 
 
 def perplexity(nats_per_token: float) -> float:

@@ -8,12 +8,17 @@ GPT-2, GPT-3 and a Llama-style model are settings of one class. Chapter 8.
 """
 
 import math
+import os
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from decoder_only.attention import attention_mask
 from decoder_only.block import Block
 from decoder_only.cache import KeyValueCache
 from decoder_only.config import GPTConfig
@@ -21,8 +26,10 @@ from decoder_only.embeddings import (
     LearnedPositions,
     SinusoidalPositions,
     TokenEmbedding,
+    rotations,
 )
 from decoder_only.engine.checks import require
+from decoder_only.generation import generate
 from decoder_only.lm_head import LMHead
 from decoder_only.mlp import MLP, SwiGLU
 from decoder_only.multihead import MultiHeadAttention
@@ -38,8 +45,15 @@ class GPT(nn.Module):
         config: its shape.
         generator: source of the initial weights, a CPU generator; torch's global one by default.
 
+    Attributes:
+        recompute: whether training forgets what happened inside the blocks and computes it again
+            in the backward pass (activation checkpointing: Chen et al., 2016): the same gradients,
+            a third more work, and memory for one block's activations and every block's input.
+
     Source: Radford et al. (2019); Brown et al. (2020); variants as noted at each part.
     """
+
+    recompute: bool = False
 
     def __init__(
         self, config: GPTConfig, *, generator: torch.Generator | None = None
@@ -65,7 +79,7 @@ class GPT(nn.Module):
             self.final_norm = _norm(config) if pre_norm else nn.Identity()
             self.head = LMHead(
                 **sizes,
-                tied_to=self.embedding if config.tied else None,
+                tied=config.tied,
                 scale=1 / config.width_ratio,
                 soft_cap=config.soft_cap,
             )
@@ -75,50 +89,95 @@ class GPT(nn.Module):
         self,
         ids: Int[Tensor, "b s"],
         cache: Sequence[KeyValueCache] | None = None,
-    ) -> Float[Tensor, "b s v"]:
+        *,
+        last_only: bool = False,
+    ) -> Float[Tensor, "b _ v"]:
         """Logits of the next token at every position.
 
         Args:
             ids: tokens.
             cache: from `new_cache`; ids then go on where it ends, and it grows by them. For
                 generation: no gradient reaches what it holds.
+            last_only: ask the head for the last position only, which is all that generation reads;
+                the result is then of shape (b, 1, v).
 
         Raises:
-            ValueError, TypeError, IndexError: for ids of another shape than (b, s), of another
-                dtype than int32 or int64, outside the vocabulary (on the CPU), or more than
+            ValueError: for ids of another shape than (b, s), of another dtype than int32 or int64,
+                outside the vocabulary (where the host can tell: on the CPU), or more than
                 learned positions can place.
         """
-        if ids.ndim != 2:
-            raise ValueError(
-                f"ids must have shape (batch, sequence), got {tuple(ids.shape)}; "
-                "a single sequence is ids[None]"
-            )
-        caches = cache if cache is not None else [None] * len(self.blocks)
+        x = self.hidden(ids, cache)
+        table = self.embedding.weight if self.config.tied else None
+        return self.head(x[:, -1:] if last_only else x, table)
+
+    def hidden(
+        self, ids: Int[Tensor, "b s"], cache: Sequence[KeyValueCache] | None = None
+    ) -> Float[Tensor, "b s d"]:
+        """What the head reads: the residual stream after the last norm. See `forward`."""
+        self._check(ids, cache)
+        length, empty = ids.shape[1], [None] * len(self.blocks)
+        positions = None if cache is None else cache[0].positions(length)
         x = self.embedding(ids)
         if self.positions is not None:
-            x = self.positions(x, first=len(caches[0] or ()))
+            x = self.positions(x, positions)
         x = self.dropout(x)
-        for block, layer_cache in zip(self.blocks, caches, strict=True):
-            x = block(x, layer_cache)
-        return self.head(self.final_norm(x))
+        # What is the same in all blocks is made once: the angles, and a mask for each window.
+        turns, masks = self._turns(x, positions), {}
+        for block, store in zip(self.blocks, cache or empty, strict=True):
+            window = block.attention.window
+            if window not in masks:
+                masks[window] = _mask(window, ids, store)
+            handed = turns, masks[window], store
+            if self.recompute and self.training and store is None:
+                x = checkpoint(block, x, *handed, use_reentrant=False)
+            else:
+                x = block(x, *handed)
+        return self.final_norm(x)
+
+    @property
+    def head_weight(self) -> Float[Tensor, "v d"]:
+        """The matrix that the head reads, the token embedding's if they are tied."""
+        return self.embedding.weight if self.config.tied else self.head.weight
+
+    def generate(
+        self, ids: Int[Tensor, "b s"] | Sequence[Int[Tensor, "_"]], **settings: Any
+    ) -> Int[Tensor, "b _"] | list[Int[Tensor, "_"]]:
+        """Continue each row of ids; see `decoder_only.generation.generate` for the settings."""
+        return generate(self, ids, **settings)
 
     def new_cache(
-        self, batch_size: int = 1, *, max_length: int | None = None
+        self,
+        batch_size: int = 1,
+        *,
+        max_length: int | None = None,
+        dtype: torch.dtype | None = None,
+        padding: Int[Tensor, "b"] | None = None,
     ) -> list[KeyValueCache]:
-        """An empty cache for each block, where the model is and in its dtype.
+        """An empty cache for each block, where the model is.
 
         Args:
             batch_size: B, sequences that will grow side by side.
             max_length: positions to make room for; the context length by default.
+            dtype: of what is kept; the model's by default.
+            padding: see `KeyValueCache`.
+
+        Raises:
+            ValueError: for more positions than learned ones can place.
         """
+        length, limit = max_length or self.config.context_length, math.inf
+        if self.config.positions == "learned":
+            limit = self.config.context_length
+        require("max_length", length, lambda n: n <= limit, f"at most {limit}")
         weight = self.embedding.weight
         return [
             KeyValueCache(
                 batch_size=batch_size,
                 n_kv_heads=block.attention.n_kv_heads,
-                max_length=max_length or self.config.context_length,
+                max_length=length,
                 head_dim=block.attention.head_dim,
-                dtype=weight.dtype,
+                window=block.attention.window,
+                padding=padding,
+                dtype=dtype or weight.dtype,
                 device=weight.device,
             )
             for block in self.blocks
@@ -153,21 +212,66 @@ class GPT(nn.Module):
                     std=hidden_std if hidden else std, generator=generator
                 )
 
+    # What follows is for those who try these names first: `pretrained` stands above this module.
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder_or_name: str | os.PathLike[str],
+        *,
+        device: torch.device | str | None = None,
+    ) -> "GPT":
+        """A model that is stored or published: `pretrained.load_model`."""
+        load_model = import_module("decoder_only.pretrained").load_model
+        return load_model(folder_or_name, device=device)
+
+    def save_pretrained(
+        self,
+        folder: str | os.PathLike[str],
+        tokenizer: object = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        """Write a folder that `transformers` opens: `pretrained.export`."""
+        export = import_module("decoder_only.pretrained").export
+        export(self, tokenizer, folder, overwrite=overwrite)
+
     def count_parameters(self) -> int:
         """Parameters that training adjusts, a shared one counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
+    def _check(self, ids: Tensor, cache: Sequence[KeyValueCache] | None) -> None:
+        whole, limit = (torch.int32, torch.int64), self.config.vocab_size
+        wanted = "(batch, sequence); a single sequence is ids[None]"
+        require("ids.shape", tuple(ids.shape), lambda shape: len(shape) == 2, wanted)
+        require("ids.dtype", ids.dtype, whole.__contains__, f"one of {whole}")
+        if self.config.positions == "learned" and cache is None:
+            room = self.config.context_length
+            wanted = f"at most {room} for learned positions"
+            require("ids.shape[1]", ids.shape[1], lambda n: n <= room, wanted)
+        if ids.is_cpu and not torch.compiler.is_compiling() and ids.numel():
+            wanted = f"in 0..{limit - 1}; was the text encoded with another tokenizer?"
+            for id in (int(ids.min()), int(ids.max())):
+                require("an id", id, lambda id: 0 <= id < limit, wanted)
 
-def _positions(
-    config: GPTConfig,
-) -> LearnedPositions | SinusoidalPositions | None:
-    if config.positions == "learned":
-        return LearnedPositions(
-            context_length=config.context_length, d_model=config.d_model
-        )
-    if config.positions == "sinusoidal":
-        return SinusoidalPositions(d_model=config.d_model, base=config.position_base)
-    return None  # rotary turns queries and keys inside each block
+    def _turns(self, x: Tensor, positions: Tensor | None) -> Tensor | None:
+        attention = self.blocks[0].attention
+        if attention.rotary_base is None:
+            return None
+        if positions is None:
+            positions = torch.arange(x.shape[1], device=x.device)
+        settings = {"head_dim": attention.head_dim, "base": attention.rotary_base}
+        return rotations(positions, **settings, dtype=x.dtype)
+
+
+def _mask(
+    window: int | None, ids: Tensor, store: KeyValueCache | None
+) -> Tensor | None:
+    length = ids.shape[1]
+    if store is not None:
+        return store.mask(length)
+    if window is None or window >= length:
+        return None  # as wide as all there is
+    return attention_mask(length, length, window=window, device=ids.device)
 
 
 def _norm(config: GPTConfig) -> LayerNorm | RMSNorm:
@@ -176,28 +280,33 @@ def _norm(config: GPTConfig) -> LayerNorm | RMSNorm:
     return LayerNorm(d_model=config.d_model, eps=config.norm_eps, bias=config.bias)
 
 
+def _positions(config: GPTConfig) -> LearnedPositions | SinusoidalPositions | None:
+    length, width = config.context_length, config.d_model
+    if config.positions == "learned":
+        return LearnedPositions(context_length=length, d_model=width)
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(d_model=width, base=config.position_base)
+    return None  # rotary turns queries and keys inside each block
+
+
 def _block(config: GPTConfig, layer: int) -> Block:
+    sizes = {"d_model": config.d_model, "bias": config.bias}
     attention = MultiHeadAttention(
-        d_model=config.d_model,
+        **sizes,
         n_heads=config.n_heads,
-        n_kv_heads=config.n_kv_heads,
-        head_dim=config.head_dim,
+        n_kv_heads=int(config.n_kv_heads),
+        head_dim=int(config.head_dim),
         window=config.windows[layer % len(config.windows)],
         rotary_base=config.position_base if config.positions == "rotary" else None,
         qk_norm=config.qk_norm,
         scale=config.attention_scale,
         dropout=config.dropout,
-        bias=config.bias,
     )
-    widths = {
-        "d_model": config.d_model,
-        "d_mlp": config.d_mlp,
-        "bias": config.bias,
-    }
+    sizes["d_mlp"] = int(config.d_mlp)
     gated = config.activation == "swiglu"
     return Block(
         attention=attention,
-        mlp=SwiGLU(**widths) if gated else MLP(**widths, activation=config.activation),
+        mlp=SwiGLU(**sizes) if gated else MLP(**sizes, activation=config.activation),
         attention_norm=_norm(config),
         mlp_norm=_norm(config),
         pre_norm=config.norm_position == "pre",

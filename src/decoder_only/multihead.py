@@ -8,10 +8,10 @@ which shrinks the cache at generation. Chapter 4.
 """
 
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from decoder_only.attention import attend
+from decoder_only.attention import attend, attention_mask
 from decoder_only.cache import KeyValueCache
 from decoder_only.embeddings import rotary
 from decoder_only.normalization import RMSNorm
@@ -53,33 +53,10 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if n_heads < 1:
-            raise ValueError(
-                f"n_heads={n_heads} cannot work: there must be at least one head"
-            )
-        if head_dim is None and d_model % n_heads:
-            raise ValueError(
-                f"d_model={d_model} does not divide into n_heads={n_heads} heads; "
-                "change one of them, or give head_dim"
-            )
-        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        if n_kv_heads < 1 or n_heads % n_kv_heads:
-            raise ValueError(f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}")
-        head_dim = d_model // n_heads if head_dim is None else head_dim
-
-        if rotary_base is not None and head_dim % 2:
-            raise ValueError(
-                f"head_dim={head_dim} cannot work with rotary positions, which turn dimensions "
-                "in pairs; make it even"
-            )
-        if window is not None and window < 1:
-            raise ValueError(
-                f"window={window} cannot work: a query must see at least itself; use 1 or more"
-            )
-
+        n_kv_heads, head_dim = n_kv_heads or n_heads, head_dim or d_model // n_heads
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
-        self.window, self.rotary_base, self.dropout = window, rotary_base, dropout
-        self.scale = scale
+        self.window, self.rotary_base = window, rotary_base
+        self.scale, self.dropout = scale, dropout
         self.query = nn.Linear(d_model, n_heads * head_dim, bias=bias)
         self.key = nn.Linear(d_model, n_kv_heads * head_dim, bias=bias)
         self.value = nn.Linear(d_model, n_kv_heads * head_dim, bias=bias)
@@ -88,46 +65,45 @@ class MultiHeadAttention(nn.Module):
         self.key_norm = RMSNorm(d_model=head_dim) if qk_norm else nn.Identity()
 
     def forward(
-        self, x: Float[Tensor, "b s d"], cache: KeyValueCache | None = None
+        self,
+        x: Float[Tensor, "b s d"],
+        turns: Float[Tensor, "2 ... s _"] | None = None,
+        mask: Bool[Tensor, "*b s t"] | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "b s d"]:
         """Let every position gather from itself and the positions before it.
 
+        A model hands down what is the same in all its blocks. Alone, the layer makes it itself.
+
         Args:
             x: the residual stream, normalized.
+            turns: see `project`.
+            mask: which keys each query may see; by default all up to its own, in the window.
             cache: keys and values of the positions before the first of x; those of x join them.
         """
-        query, key, value = self.project(x, first=len(cache) if cache else 0)
+        query, key, value = self.project(x, turns)
         if cache is not None:
             key, value = cache.append(key, value)
+        elif mask is None and self.window is not None and self.window < x.shape[1]:
+            size = x.shape[1], x.shape[1]
+            mask = attention_mask(*size, window=self.window, device=x.device)
         dropout = self.dropout if self.training else 0.0
-        heads = attend(
-            query,
-            key,
-            value,
-            causal=True,
-            window=self.window,
-            scale=self.scale,
-            dropout=dropout,
-        )
+        heads = attend(query, key, value, mask=mask, scale=self.scale, dropout=dropout)
         return self.output(rearrange(heads, "b h s k -> b s (h k)"))
 
     def project(
-        self, x: Float[Tensor, "b s d"], *, first: int = 0
-    ) -> tuple[
-        Float[Tensor, "b h s k"],
-        Float[Tensor, "b g s k"],
-        Float[Tensor, "b g s k"],
-    ]:
-        """Queries, keys and values, split into heads, normalized and rotated as configured.
+        self, x: Float[Tensor, "b s d"], turns: Float[Tensor, "2 ... s _"] | None = None
+    ) -> tuple[Float[Tensor, "b _ s k"], ...]:
+        """Query (b, h, s, k), key and value (b, g, s, k), normalized and rotated as configured.
 
-        A step of its own, so that a figure can hand them to `attention_weights`. `first` is the
-        position of the first of x.
+        A step of its own, so that a figure can hand them to `attention_weights`. `turns` is what
+        `rotations` gives for the positions of x, which are 0 to S - 1 by default.
         """
         query = rearrange(self.query(x), "b s (h k) -> b h s k", h=self.n_heads)
         key = rearrange(self.key(x), "b s (g k) -> b g s k", g=self.n_kv_heads)
         value = rearrange(self.value(x), "b s (g k) -> b g s k", g=self.n_kv_heads)
         query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary_base is not None:
-            query = rotary(query, base=self.rotary_base, first=first)
-            key = rotary(key, base=self.rotary_base, first=first)
+            query = rotary(query, turns, base=self.rotary_base)
+            key = rotary(key, turns, base=self.rotary_base)
         return query, key, value

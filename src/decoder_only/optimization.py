@@ -21,7 +21,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from decoder_only.engine.distributed import spread_like, whole
+from decoder_only.engine import hardware
+from decoder_only.engine.distributed import (
+    ALONE,
+    Process,
+    all_gather,
+    as_shard_of,
+    distribute_like,
+    full_tensor,
+    local_tensor,
+)
 
 __all__ = [
     "SCHEDULES",
@@ -70,20 +79,25 @@ def build_optimizers(
     *,
     optimizer: str = "adamw",
     learning_rate: float,
+    table_learning_rate: float | None = None,
     weight_decay: float = 0.1,
     beta1: float = 0.9,
     beta2: float = 0.95,
     momentum: float = 0.95,
     width_ratio: float = 1.0,
+    compile: bool = False,
+    process: Process = ALONE,
 ) -> list[torch.optim.Optimizer]:
     """What moves a model's weights: AdamW for all, or Muon for matrices and AdamW for the rest.
 
     Call it after the model has been moved to its device. AdamW runs as one fused kernel. Both
-    optimizers step as far for the same learning rate, so there is one.
+    optimizers step as far for the same learning rate, so one may do.
 
     Args:
         optimizer: "adamw" or "muon".
         learning_rate: the peak, which `set_learning_rate` takes shares of.
+        table_learning_rate: the peak for tables, norms and biases, which AdamW moves in any case;
+            None for the same.
         weight_decay: of the matrices.
         beta1, beta2: memory of AdamW's two means.
         momentum: memory of Muon's mean.
@@ -91,6 +105,7 @@ def build_optimizers(
             found for. What a matrix's step adds to its output is a sum over D inputs, so with
             AdamW its rate falls as 1 / D; with Muon, whose steps stretch no direction more than
             another, as 1 / sqrt(D). What decays per step stays the same.
+        compile, process: see `Muon`.
 
     Raises:
         ValueError: for another optimizer.
@@ -105,6 +120,7 @@ def build_optimizers(
     slower = math.sqrt(width_ratio) if optimizer == "muon" else width_ratio
     matrices, others = parameter_groups(model, weight_decay=weight_decay * slower)
     matrices["lr"] = learning_rate / slower
+    others["lr"] = table_learning_rate or learning_rate
     by_muon = [matrices] if optimizer == "muon" and matrices["params"] else []
     by_adamw = [others] if by_muon else [matrices, others]
     by_adamw = [group for group in by_adamw if group["params"]]
@@ -116,7 +132,8 @@ def build_optimizers(
             )
         )
     if by_muon:
-        optimizers.append(Muon(by_muon, learning_rate=learning_rate, momentum=momentum))
+        settings = {"momentum": momentum, "compile": compile, "process": process}
+        optimizers.append(Muon(by_muon, learning_rate=learning_rate, **settings))
     for each in optimizers:
         for group in each.param_groups:
             group["peak"] = group["lr"]
@@ -139,6 +156,9 @@ class Muon(torch.optim.Optimizer):
         momentum: memory of the mean; the step looks ahead along it (Nesterov).
         weight_decay: pull towards zero, per unit of learning rate.
         n_iterations: of `orthogonalize`.
+        compile: run `orthogonalize` through torch.compile.
+        process: of several processes each orthogonalizes its share of the matrices, and an
+            all-gather gives the results to all. Gradients must be averaged, or sharded, before.
 
     Attributes:
         found_inf: None, or a tensor that holds 1 where the gradients are not finite: the step
@@ -158,6 +178,8 @@ class Muon(torch.optim.Optimizer):
         momentum: float = 0.95,
         weight_decay: float = 0.0,
         n_iterations: int = 5,
+        compile: bool = False,
+        process: Process = ALONE,
     ) -> None:
         super().__init__(
             params,
@@ -169,6 +191,10 @@ class Muon(torch.optim.Optimizer):
             },
         )
         self.found_inf: Tensor | None = None
+        self.process = process
+        self._orthogonalize = (
+            hardware.compiled(orthogonalize) if compile else orthogonalize
+        )
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.ndim != 2:
@@ -189,26 +215,55 @@ class Muon(torch.optim.Optimizer):
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum"] = torch.zeros_like(matrix)
-        means = [self.state[matrix]["momentum"] for matrix in matrices]
-        gradient = _stack([matrix.grad for matrix in matrices])
+        means = [local_tensor(self.state[matrix]["momentum"]) for matrix in matrices]
+        gradients = [local_tensor(matrix.grad) for matrix in matrices]
         rate, forget = group["lr"], 1 - group["momentum"]
         if self.found_inf is not None:
             finite = 1 - self.found_inf
-            gradient = torch.where(finite.bool(), gradient, 0.0)
             rate, forget = rate * finite, forget * finite
-        mean = _stack(means)
-        mean += forget * (gradient - mean)
-        ahead = gradient.lerp(mean, group["momentum"])
-        direction = orthogonalize(ahead, n_iterations=group["n_iterations"])
-        size = 0.2 * math.sqrt(max(direction.shape[-2:]))
-        old = _stack(matrices)
-        new = old - rate * (size * direction + group["weight_decay"] * old)
-        _unstack(mean, means)
-        _unstack(new, matrices)
+            for gradient in gradients:
+                gradient.masked_fill_(self.found_inf.bool(), 0.0)
+        changes = torch._foreach_sub(gradients, means)
+        torch._foreach_mul_(changes, forget)
+        torch._foreach_add_(means, changes)
+        ahead = torch._foreach_lerp(gradients, means, group["momentum"])
+        step = self._directions(ahead, matrices, group["n_iterations"])
+        torch._foreach_mul_(step, rate * 0.2 * math.sqrt(max(matrices[0].shape)))
+        shards = [local_tensor(matrix) for matrix in matrices]
+        torch._foreach_add_(
+            step, torch._foreach_mul(shards, rate * group["weight_decay"])
+        )
+        torch._foreach_sub_(shards, step)
+
+    def _directions(
+        self, ahead: Sequence[Tensor], matrices: list[Tensor], n_iterations: int
+    ) -> list[Tensor]:
+        """Orthogonalize all, or this process's share of them, and gather those of the others."""
+        settings = {"n_iterations": n_iterations}
+        if hardware.has_native_bfloat16(ahead[0].device):
+            settings["number_format"] = torch.bfloat16
+        n_ranks = self.process.n_ranks
+        if n_ranks == 1:
+            return list(self._orthogonalize(torch.stack(ahead), **settings))
+        whole = [
+            full_tensor(as_shard_of(m, x)) for m, x in zip(matrices, ahead, strict=True)
+        ]
+        n_each = math.ceil(len(whole) / n_ranks)
+        mine = whole[self.process.rank * n_each :][:n_each]
+        mine += [torch.zeros_like(whole[0])] * (n_each - len(mine))
+        mine = self._orthogonalize(torch.stack(mine), **settings)
+        everyones = all_gather(mine, self.process)[: len(whole)]
+        return [
+            local_tensor(distribute_like(m, x))
+            for m, x in zip(matrices, everyones, strict=True)
+        ]
 
 
 def orthogonalize(
-    matrices: Float[Tensor, "*b f d"], *, n_iterations: int = 5
+    matrices: Float[Tensor, "*b f d"],
+    *,
+    n_iterations: int = 5,
+    number_format: torch.dtype | None = None,
 ) -> Float[Tensor, "*b f d"]:
     """For each matrix U S V^T about U V^T: its singular values become 0.7 to 1.2.
 
@@ -217,15 +272,16 @@ def orthogonalize(
         X <- 3.4445 X - 4.7750 (X X^T) X + 2.0315 (X X^T)^2 X
 
     lifts small ones quickly, at the price of leaving large ones spread around one, which does no
-    harm. On a GPU the products run in bfloat16.
+    harm.
 
     Args:
         matrices: any number of one shape.
         n_iterations: 5 reach singular values from about 0.003 of the Frobenius norm upwards.
+        number_format: of the products; bfloat16 is precise enough. None for the matrices' own.
 
     Source: Jordan et al. (2024), after Bernstein & Newhouse (2024).
     """
-    x = matrices.bfloat16() if matrices.is_cuda else matrices
+    x = matrices.to(number_format or matrices.dtype)
     wide = x.shape[-2] <= x.shape[-1]
     x = x if wide else x.mT  # the shorter side makes the smaller products
     # The Frobenius norm bounds the largest singular value.
@@ -234,15 +290,6 @@ def orthogonalize(
         square = x @ x.mT
         x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
     return (x if wide else x.mT).to(matrices.dtype)
-
-
-def _stack(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.stack([whole(tensor) for tensor in tensors])
-
-
-def _unstack(stacked: Tensor, targets: Sequence[Tensor]) -> None:
-    for target, x in zip(targets, stacked, strict=True):
-        target.copy_(spread_like(target, x))
 
 
 # A schedule gives the share of the peak at which a step is taken. It is a pure function of the

@@ -1,4 +1,4 @@
-"""Published weights under our names: GPT-2's checkpoints and Llama's, in both directions.
+"""Published weights under our names, and ours under theirs: GPT-2's family and Llama's.
 
 The numbers of a model are the same wherever they are stored; names and layouts differ. Each line
 of a table below gives one kind of tensor: their name, how its axes turn into ours, our name.
@@ -6,31 +6,51 @@ of a table below gives one kind of tensor: their name, how its axes turn into ou
     h.*.attn.c_attn.weight   d (n hk) -> n hk d   blocks.*.attention.{query,key,value}.weight
 
 GPT-2 keeps the three projections in one matrix, and multiplies from the other side. These tables
-are the one place where foreign names appear. Chapter 8.
+are the one place where foreign names appear. A folder in the layout of `transformers` holds
+config.json, model.safetensors (or the index of several) and tokenizer.json. Chapter 8.
 
-    config = gpt2_config(json.loads(Path("config.json").read_text()))
-    model = GPT(config)
-    model.load_state_dict(from_gpt2(safetensors.torch.load_file("model.safetensors")))
+    model, tokenizer = load("gpt2-small")      # or a folder
+    export(model, tokenizer, "folder")         # which `transformers` opens, and `load`
 """
 
+import json
+import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, NoReturn
+from contextlib import ExitStack, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from einops import EinopsError, parse_shape, rearrange
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from decoder_only.config import GPTConfig
+from decoder_only.engine.checks import require
+from decoder_only.engine.files import read_json, write_atomically
+from decoder_only.model import GPT
+from decoder_only.presets import PRESETS
+from decoder_only.tokenization import GPT2_BYTE_ORDER, GPT2_PATTERN, BytePairTokenizer
 
 __all__ = [
+    "export",
     "from_gpt2",
     "from_llama",
     "gpt2_config",
     "llama_config",
+    "load",
     "to_gpt2",
     "to_llama",
 ]
+
+PUBLISHED = {"gpt2-small": "openai-community/gpt2"} | {
+    f"gpt2-{size}": f"openai-community/gpt2-{size}"
+    for size in ("medium", "large", "xl")
+}
+"""Models that can be had by name, and where they are published."""
 
 # Theirs, the axes (theirs -> ours where they differ), ours. "*" is the number of the block; axes
 # carry the book's letters, with hk and gk for merged heads; a tensor of theirs that holds several
@@ -70,8 +90,91 @@ model.norm.weight                                  d       final_norm.weight
 lm_head.weight                                     v d     head.weight
 """
 
+QWEN3 = LLAMA.replace(  # Llama's, with queries and keys normalized
+    "model.norm.weight",
+    """model.layers.*.self_attn.q_norm.weight   k   blocks.*.attention.query_norm.weight
+model.layers.*.self_attn.k_norm.weight   k   blocks.*.attention.key_norm.weight
+model.norm.weight""",
+)
+
+# Their setting, ours, and what it is where config.json leaves it out.
+GPT2_SETTINGS = """
+vocab_size                 vocab_size
+n_positions                context_length
+n_embd                     d_model
+n_layer                    n_layers
+n_head                     n_heads
+n_inner                    d_mlp             null
+layer_norm_epsilon         norm_eps          1e-05
+tie_word_embeddings        tied              true
+activation_function        activation        "gelu_new"
+"""
+
+LLAMA_SETTINGS = """
+vocab_size                 vocab_size
+max_position_embeddings    context_length
+hidden_size                d_model
+num_hidden_layers          n_layers
+num_attention_heads        n_heads
+num_key_value_heads        n_kv_heads        null
+head_dim                   head_dim          null
+intermediate_size          d_mlp
+rms_norm_eps               norm_eps          1e-06
+rope_theta                 position_base     10000.0
+tie_word_embeddings        tied              false
+hidden_act                 activation        "silu"
+"""
+
 # Older checkpoints also store constants: the causal mask, and the frequencies of the rotation.
 CONSTANTS = re.compile(r"\.attn\.(masked_)?bias$|\.rotary_emb\.inv_freq$")
+FLOATS = {"BF16", "F16", "F32", "F64"}
+LAYOUT = "a folder that works has config.json, model.safetensors and tokenizer.json"
+
+
+class _Family(NamedTuple):
+    """How `transformers` describes and names one kind of model that `GPT` computes."""
+
+    architecture: str
+    weights: str  # a table as above
+    settings: str  # likewise
+    activations: dict[str, str]  # theirs: ours
+    ours: dict[str, Any]  # what all models of the family have
+    computed: dict[str, Any]  # their settings of which GPT computes this one value
+
+
+_LLAMA = _Family(
+    architecture="LlamaForCausalLM",
+    weights=LLAMA,
+    settings=LLAMA_SETTINGS,
+    # A squared ReLU is a gated MLP whose gate is what it lets through: relu(u) * u = relu(u)^2.
+    activations={"silu": "swiglu", "relu": "squared_relu"},
+    ours={"positions": "rotary", "norm": "rms", "bias": False},
+    computed=dict.fromkeys(("attention_bias", "mlp_bias", "use_sliding_window"), False)
+    | dict.fromkeys(("rope_type", "type"), "default"),
+)
+FAMILIES = {
+    "gpt2": _Family(
+        architecture="GPT2LMHeadModel",
+        weights=GPT2,
+        settings=GPT2_SETTINGS,
+        activations={"gelu_new": "gelu_tanh"},
+        ours={},
+        computed={"scale_attn_weights": True, "add_cross_attention": False}
+        | {"scale_attn_by_inverse_layer_idx": False},
+    ),
+    "llama": _LLAMA,
+    "qwen3": _LLAMA._replace(
+        architecture="Qwen3ForCausalLM",
+        weights=QWEN3,
+        settings=LLAMA_SETTINGS.replace("1e-06", ""),
+        ours=_LLAMA.ours | {"qk_norm": True},
+        # Theirs goes for queries and keys as well, which GPT normalizes with this one always.
+        computed=_LLAMA.computed | {"rms_norm_eps": 1e-5},
+    ),
+}
+
+
+# ------------------------------------------------------------------------------- weights by name
 
 
 def from_gpt2(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -90,13 +193,13 @@ def from_gpt2(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Source: Radford et al. (2019), as published.
     """
-    return _to_ours(
-        {n.removeprefix("transformer."): x for n, x in state_dict.items()}, GPT2
-    )
+    return _to_ours(state_dict, GPT2)
 
 
 def to_gpt2(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The inverse of `from_gpt2`: names and layouts of Hugging Face's GPT2LMHeadModel.
+
+    A tied head comes as a copy of the embedding, so that `safetensors` can store both.
 
     Raises:
         ValueError: if the weights are not those of a GPT-2: learned positions, layer norms and
@@ -140,66 +243,6 @@ def to_llama(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return _to_theirs(state_dict, LLAMA)
 
 
-def gpt2_config(settings: Mapping[str, object]) -> GPTConfig:
-    """Our settings for a published GPT-2, without dropout.
-
-    Args:
-        settings: its config.json; what that leaves out takes GPT-2's defaults.
-
-    Raises:
-        ValueError: if a size is missing, or if a setting asks for what `GPT` does not compute.
-    """
-    _refuse(
-        settings,
-        activation_function="gelu_new",
-        scale_attn_weights=True,
-        scale_attn_by_inverse_layer_idx=False,
-        add_cross_attention=False,
-    )
-    return GPTConfig(
-        vocab_size=_size(settings, "vocab_size"),
-        context_length=_size(settings, "n_positions"),
-        d_model=_size(settings, "n_embd"),
-        n_layers=_size(settings, "n_layer"),
-        n_heads=_size(settings, "n_head"),
-        d_mlp=settings.get("n_inner"),
-        norm_eps=settings.get("layer_norm_epsilon", 1e-5),
-        tied=settings.get("tie_word_embeddings", True),
-    )
-
-
-def llama_config(settings: Mapping[str, object]) -> GPTConfig:
-    """Our settings for a published Llama.
-
-    Args:
-        settings: its config.json; what that leaves out takes Llama's defaults.
-
-    Raises:
-        ValueError: if a size is missing, or if a setting asks for what `GPT` does not compute,
-            such as rescaled rotations.
-    """
-    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
-    _refuse(settings, hidden_act="silu", attention_bias=False, mlp_bias=False)
-    _refuse(rope, rope_type="default", type="default")
-    return GPTConfig(
-        vocab_size=_size(settings, "vocab_size"),
-        context_length=_size(settings, "max_position_embeddings"),
-        d_model=_size(settings, "hidden_size"),
-        n_layers=_size(settings, "num_hidden_layers"),
-        n_heads=_size(settings, "num_attention_heads"),
-        n_kv_heads=settings.get("num_key_value_heads"),
-        head_dim=settings.get("head_dim"),
-        d_mlp=_size(settings, "intermediate_size"),
-        positions="rotary",
-        position_base=rope.get("rope_theta", settings.get("rope_theta", 10_000.0)),
-        norm="rms",
-        norm_eps=settings.get("rms_norm_eps", 1e-6),
-        activation="swiglu",
-        bias=False,
-        tied=settings.get("tie_word_embeddings", False),
-    )
-
-
 class _Row(NamedTuple):
     """A line of a table, for one block."""
 
@@ -209,69 +252,68 @@ class _Row(NamedTuple):
     ours: list[str]  # several when theirs holds them stacked
 
 
-def _rows(table: str, given: Iterable[str]) -> list[_Row]:
-    """The table, its lines for blocks repeated for every block that the given names mention."""
-    numbers = [
-        int(number) for name in given for number in re.findall(r"\.(\d+)\.", f".{name}")
-    ]
+def _rows(table: str, given: Iterable[str], n_blocks: int | None) -> list[_Row]:
+    """The table, its lines for blocks repeated: by default as the given names mention them."""
+    given = [f".{name}" for name in given]
+    if n_blocks is None:
+        found = re.findall(r"\.(\d{1,9})\.", " ".join(given))
+        n_blocks = max(map(int, found), default=0) + 1
+    n_blocks = min(n_blocks, len(given) + 1)  # whatever a hostile file claims
     rows = []
     for line in table.strip().splitlines():
         theirs, axes, ours = re.split(r"\s{2,}", line)
-        their_axes, our_axes = axes.split(" -> ") if "->" in axes else (axes, axes)
+        their_axes, _, our_axes = axes.partition(" -> ")
         before, parts, after = re.fullmatch(r"([^{]*)(?:{(.*)})?(.*)", ours).groups("")
-        for layer in range(max(numbers, default=0) + 1) if "*" in theirs else [0]:
-            names = [
-                f"{before}{part}{after}".replace("*", str(layer))
-                for part in parts.split(",")
-            ]
-            rows.append(
-                _Row(theirs.replace("*", str(layer)), their_axes, our_axes, names)
-            )
+        for layer in map(str, range(n_blocks) if "*" in theirs else [0]):
+            names = [before + part + after for part in parts.split(",")]
+            names = [name.replace("*", layer) for name in names]
+            theirs_here = theirs.replace("*", layer)
+            rows.append(_Row(theirs_here, their_axes, our_axes or axes, names))
     return rows
 
 
-def _to_ours(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor]:
-    rows = _rows(table, state_dict)
-    state_dict = {
-        name: x for name, x in state_dict.items() if not CONSTANTS.search(name)
-    }
+def _to_ours(
+    state_dict: Mapping[str, Tensor], table: str, config: GPTConfig | None = None
+) -> dict[str, Tensor]:
+    """Their tensors under our names. With `config`, it decides how many blocks and what sizes."""
+    state = {name.removeprefix("transformer."): x for name, x in state_dict.items()}
+    state = {name: x for name, x in state.items() if not CONSTANTS.search(name)}
+    rows = _rows(table, state, None if config is None else config.n_layers)
     # A tied head is the embedding, which stands in the state once or twice.
-    embedding, head = (state_dict.get(rows[i].theirs) for i in (0, -1))
-    if head is None or (embedding is not None and torch.equal(head, embedding)):
-        state_dict.pop(rows.pop().theirs, None)
-    _compare_names(state_dict, expected=[row.theirs for row in rows])
+    embedding, head = (state.get(rows[i].theirs) for i in (0, -1))
+    same = head is None or (
+        embedding is not None and (head.is_meta or torch.equal(head, embedding))
+    )
+    if same if config is None else config.tied:
+        require("a tied head", "lm_head.weight", lambda _: same, "the embedding")
+        state.pop(rows.pop().theirs, None)
+    _compare_names(state, expected=[row.theirs for row in rows])
     converted: dict[str, Tensor] = {}
-    seen: dict[str, tuple[int, str]] = {}
+    seen = _sizes(config) if config is not None else {}
     for row in rows:
-        tensor, n = state_dict[row.theirs], len(row.ours)
+        tensor, n = state[row.theirs], len(row.ours)
+        stacked = {"n": n} if n > 1 else {}
         try:
-            stacked = rearrange(
-                tensor,
-                f"{row.their_axes} -> {row.our_axes}",
-                **({"n": n} if n > 1 else {}),
-            )
+            x = rearrange(tensor, f"{row.their_axes} -> {row.our_axes}", **stacked)
         except EinopsError:
-            _refuse_shape(
-                row.theirs, tensor, row.their_axes + (f", n = {n}" if n > 1 else "")
-            )
-        for name, x in zip(row.ours, stacked if n > 1 else [stacked], strict=True):
-            _check_sizes(row.theirs, x, row.our_axes.removeprefix("n "), seen)
-            converted[name] = x.contiguous()
+            stack = f", n = {n}" if n > 1 else ""
+            raise _misfit(row.theirs, tensor, row.their_axes + stack) from None
+        for name, part in zip(row.ours, x if n > 1 else [x], strict=True):
+            _check_sizes(row.theirs, part, row.our_axes.removeprefix("n "), seen)
+            converted[name] = part.contiguous()
     return converted
 
 
 def _to_theirs(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor]:
-    rows = _rows(table, state_dict)
-    state_dict = dict(state_dict)
-    if (
-        "embedding.weight" in state_dict
-    ):  # a tied head reads it, and has none of its own
-        state_dict.setdefault("head.weight", state_dict["embedding.weight"])
-    _compare_names(state_dict, expected=[name for row in rows for name in row.ours])
+    state = dict(state_dict)
+    rows = _rows(table, state, None)
+    if "embedding.weight" in state and "head.weight" not in state:  # it is tied
+        state["head.weight"] = state["embedding.weight"].clone()
+    _compare_names(state, expected=[name for row in rows for name in row.ours])
     converted: dict[str, Tensor] = {}
     seen: dict[str, tuple[int, str]] = {}
     for row in rows:
-        tensors = [state_dict[name] for name in row.ours]
+        tensors = [state[name] for name in row.ours]
         for name, x in zip(row.ours, tensors, strict=True):
             _check_sizes(name, x, row.our_axes.removeprefix("n "), seen)
         stacked = tensors if len(tensors) > 1 else tensors[0]
@@ -280,9 +322,9 @@ def _to_theirs(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor
     return converted
 
 
-def _compare_names(state_dict: Mapping[str, Tensor], *, expected: list[str]) -> None:
-    missing = [name for name in expected if name not in state_dict]
-    unexpected = sorted(set(state_dict) - set(expected))
+def _compare_names(state: Mapping[str, Tensor], *, expected: list[str]) -> None:
+    missing = [name for name in expected if name not in state]
+    unexpected = sorted(set(state) - set(expected))
     if missing or unexpected:
         raise ValueError(
             "these weights do not fit the table of names: "
@@ -295,12 +337,21 @@ def _first(names: list[str], n: int = 4) -> str:
     return (", ".join(names[:n]) or "nothing") + more
 
 
+def _sizes(config: GPTConfig) -> dict[str, tuple[int, str]]:
+    """The size of each letter, and who says so."""
+    heads, head_dim = config.n_heads, config.head_dim
+    sizes = {"v": config.vocab_size, "d": config.d_model, "f": config.d_mlp}
+    sizes |= {"s": config.context_length, "hk": heads * head_dim, "k": head_dim}
+    sizes["gk"] = config.n_kv_heads * head_dim
+    return {letter: (size, "config.json") for letter, size in sizes.items()}
+
+
 def _check_sizes(
     name: str, tensor: Tensor, axes: str, seen: dict[str, tuple[int, str]]
 ) -> None:
     """Each letter has one size throughout; `seen` remembers it, and where it was met first."""
     if tensor.ndim != len(axes.split()):
-        _refuse_shape(name, tensor, axes)
+        raise _misfit(name, tensor, axes)
     for letter, size in parse_shape(tensor, axes).items():
         known, origin = seen.setdefault(letter, (size, name))
         if size != known:
@@ -309,23 +360,306 @@ def _check_sizes(
             )
 
 
-def _refuse_shape(name: str, tensor: Tensor, axes: str) -> NoReturn:
-    raise ValueError(
-        f"{name} has shape {tuple(tensor.shape)}, which does not fit [{axes}]"
-    )
+def _misfit(name: str, tensor: Tensor, axes: str) -> ValueError:
+    shape = tuple(tensor.shape)
+    return ValueError(f"{name} has shape {shape}, which does not fit [{axes}]")
 
 
-def _refuse(settings: Mapping[str, object], **computed: object) -> None:
-    for name, value in computed.items():
-        if settings.get(name, value) != value:
+# ------------------------------------------------------------------------------------- settings
+
+
+def gpt2_config(settings: Mapping[str, object]) -> GPTConfig:
+    """Our settings for a published GPT-2, without dropout.
+
+    Args:
+        settings: its config.json; what that leaves out takes GPT-2's defaults.
+
+    Raises:
+        ValueError: if a size is missing, or if a setting asks for what `GPT` does not compute.
+    """
+    return _config(FAMILIES["gpt2"], settings)
+
+
+def llama_config(settings: Mapping[str, object]) -> GPTConfig:
+    """Our settings for a published Llama.
+
+    Args:
+        settings: its config.json; what that leaves out takes Llama's defaults.
+
+    Raises:
+        ValueError: if a size is missing, or if a setting asks for what `GPT` does not compute,
+            such as rescaled rotations.
+    """
+    return _config(FAMILIES["llama"], settings)
+
+
+def _config(family: _Family, settings: Mapping[str, Any]) -> GPTConfig:
+    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+    require("rope_parameters", rope, lambda x: isinstance(x, Mapping), "a table")
+    turns = {"rope_theta", "rope_type", "type"} & set(rope)
+    settings = {**settings, **{name: rope[name] for name in turns}}
+    for name, computed in family.computed.items():
+        asked = settings.get(name, computed)
+        wanted = f"{computed!r}, as GPT computes it"
+        require(name, asked, lambda x, to=computed: x == to, wanted)
+    ours = dict(family.ours)
+    for line in family.settings.strip().splitlines():
+        theirs, name, *usual = line.split()
+        if theirs not in settings and not usual:
+            known = ", ".join(map(str, settings)) or "nothing"
+            raise ValueError(f"the settings lack {theirs!r}; they hold {known}")
+        value = settings[theirs] if theirs in settings else json.loads(usual[0])
+        if name == "activation":
+            known = family.activations
+            require(theirs, value, known.__contains__, f"one of {', '.join(known)}")
+            value = known[value]
+        ours[name] = value
+    return GPTConfig(**ours)
+
+
+def _described(config: GPTConfig) -> dict[str, Any]:
+    """The config.json of the family that computes what these settings ask for."""
+    model_type = "qwen3" if config.qk_norm else "llama"
+    model_type = "gpt2" if config.positions == "learned" else model_type
+    family = FAMILIES[model_type]
+    rows = [line.split() for line in family.settings.strip().splitlines()]
+    settings = {theirs: getattr(config, ours) for theirs, ours, *_ in rows}
+    names = {ours: theirs for theirs, ours in family.activations.items()}
+    settings[rows[-1][0]] = names.get(config.activation, next(iter(names.values())))
+    back = _config(family, json.loads(json.dumps(settings)))
+    for name in (field.name for field in fields(config)):
+        mine, theirs = getattr(config, name), getattr(back, name)
+        if mine != theirs and name not in ("dropout", "initialization"):
             raise ValueError(
-                f"{name}={settings[name]!r} asks for another model: GPT computes {value!r}"
+                f"{name}={mine!r} has no place in a {model_type} model of transformers, which has "
+                f"{name}={theirs!r}; no other family there computes this model either"
             )
+    architectures = [family.architecture]
+    return {"model_type": model_type, "architectures": architectures, **settings}
 
 
-def _size(settings: Mapping[str, object], name: str) -> object:
-    if name not in settings:
-        raise ValueError(
-            f"the settings lack {name!r}; they hold {', '.join(map(str, settings)) or 'nothing'}"
+# --------------------------------------------------------------------------------------- folders
+
+
+def load(
+    folder_or_name: str | os.PathLike[str], *, device: torch.device | str | None = None
+) -> tuple[GPT, BytePairTokenizer | None]:
+    """A model and its tokenizer from a folder, or a published model by its name.
+
+    Names, sizes and types are compared with config.json by the file's table of contents, before a
+    weight is read.
+
+    Args:
+        folder_or_name: a folder in the layout of `transformers`, of the gpt2, llama or qwen3
+            family, such as `export` writes; or a name in `PUBLISHED`, which is looked up in Hugging
+            Face's cache and then fetched, if huggingface_hub is installed.
+        device: where the model shall be; the CPU by default.
+
+    Returns:
+        The model in evaluation mode and the dtype stored, without dropout. The tokenizer, or None
+        if the folder has no tokenizer.json.
+
+    Raises:
+        FileNotFoundError: there is no such folder or name, a file is missing, or the network is.
+        ValueError: a file is damaged, describes a model that `GPT` does not compute, or a tokenizer
+            that is not byte-level BPE of GPT-2's kind.
+    """
+    folder = _folder_of(folder_or_name)
+    path = folder / "tokenizer.json"
+    tokenizer = _from_tokenizers(path) if path.exists() else None
+    return load_model(folder_or_name, device=device), tokenizer
+
+
+def load_model(
+    folder_or_name: str | os.PathLike[str], *, device: torch.device | str | None = None
+) -> GPT:
+    """As `load`, for the model alone, whatever its tokenizer is."""
+    folder = _folder_of(folder_or_name)
+    settings = _table(folder / "config.json")
+    try:
+        model_type = str(settings.get("model_type"))
+        known = f"one of {', '.join(FAMILIES)}"
+        require("model_type", model_type, FAMILIES.__contains__, known)
+        config = _config(FAMILIES[model_type], settings)
+        if folder != Path(folder_or_name):
+            preset, whose = PRESETS[str(folder_or_name)], f"that of {folder_or_name}"
+            require("config.json", config, preset.__eq__, whose)
+        weights = _read_weights(folder, FAMILIES[model_type].weights, config)
+    except (ValueError, SafetensorError) as error:
+        raise ValueError(f"{folder} cannot be read: {error!s:.500}") from None
+    with torch.device("meta"):
+        model = GPT(config)
+    model.load_state_dict(weights, assign=True)
+    return model.to(device).eval()
+
+
+def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tensor]:
+    files, index = ["model.safetensors"], folder / "model.safetensors.index.json"
+    if not (folder / files[0]).exists() and index.exists():
+        files = _table(index).get("weight_map")
+        beside = re.compile(r"[\w.-]+\.safetensors").fullmatch
+        named = "a table of files in the folder"
+        require("weight_map", files, lambda x: all(map(beside, dict.values(x))), named)
+        files = {*files.values()}
+    with ExitStack() as stack:
+        found, types, outlines = {}, set(), {}
+        for file in files:
+            holder = stack.enter_context(safe_open(folder / file, framework="pt"))
+            for name in holder.keys():  # noqa: SIM118
+                if not CONSTANTS.search(name):
+                    found[name], outline = holder, holder.get_slice(name)
+                    types.add(outline.get_dtype())
+                    outlines[name] = torch.empty(outline.get_shape(), device="meta")
+        known = f"one of {', '.join(sorted(FLOATS))}, the same for all"
+        require("types", types, lambda x: len(x) < 2 and x <= FLOATS, known)
+        _to_ours(outlines, table, config)
+        weights = {name: holder.get_tensor(name) for name, holder in found.items()}
+    ours = _to_ours(weights, table, config)
+    if config.activation == "squared_relu":
+        for name in [name for name in ours if name.endswith(".gate.weight")]:
+            same = torch.equal(ours.pop(name), ours[name.replace(".gate.", ".up.")])
+            require("hidden_act", "relu", lambda _, same=same: same, "without a gate")
+    return ours
+
+
+def export(
+    model: GPT,
+    tokenizer: BytePairTokenizer | None,
+    folder: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write a model and its tokenizer into a folder that `transformers` opens, and `load`.
+
+    A model with learned positions becomes a GPT-2, one with rotary positions a Llama, or a Qwen3
+    if it normalizes queries and keys. Logits and ids are the same there. Dropout and the way of
+    initialization belong to training, and are not kept.
+
+    Args:
+        model: its weights are stored in the dtype that they have.
+        tokenizer: of at most as many tokens as the model; None writes the model alone.
+        folder: is made if it is not there.
+        overwrite: whether it may hold files already, of which those named alike are replaced.
+
+    Raises:
+        FileExistsError: the folder is not empty.
+        ValueError: no family of `transformers` computes this model; the setting is named.
+    """
+    config, folder = model.config, Path(folder)
+    settings = _described(config)
+    if not overwrite and folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; name another, or overwrite it")
+    state = dict(model.state_dict())
+    if config.activation == "squared_relu":
+        ups = [name for name in state if name.endswith(".up.weight")]
+        state |= {name.replace(".up.", ".gate."): state[name].clone() for name in ups}
+    weights = _to_theirs(state, FAMILIES[settings["model_type"]].weights)
+    if config.tied:
+        weights.pop("lm_head.weight")
+    settings["dtype"] = str(state["embedding.weight"].dtype).removeprefix("torch.")
+    # transformers before version 5 reads rope_theta, and since then what is in this table.
+    rope = {"rope_type": "default", "rope_theta": config.position_base}
+    settings["rope_parameters"] = rope if config.positions == "rotary" else None
+    about = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    about["model_max_length"] = config.context_length
+    texts = {"config.json": settings}
+    if tokenizer is not None:
+        fits = f"at most the model's {config.vocab_size}"
+        size = tokenizer.vocab_size
+        require("tokenizer.vocab_size", size, config.vocab_size.__ge__, fits)
+        end = next(iter(tokenizer.special_tokens.items()), (None, None))
+        for name in ("bos_token", "eos_token"):
+            about[name], settings[f"{name}_id"] = end
+        texts = {"tokenizer.json": _to_tokenizers(tokenizer)} | texts
+        texts = {"tokenizer_config.json": about} | texts
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink(missing_ok=True)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    for name, content in texts.items():  # config.json last: now all is there
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        write_atomically(folder / name, text.encode())
+
+
+def _folder_of(folder_or_name: str | os.PathLike[str]) -> Path:
+    folder, repository = Path(folder_or_name), PUBLISHED.get(str(folder_or_name))
+    if folder.is_dir():
+        return folder
+    if repository is None:
+        names = ", ".join(PUBLISHED)
+        raise FileNotFoundError(
+            f"there is no folder {folder}; by name there are {names}; {LAYOUT}"
         )
-    return settings[name]
+    try:
+        from huggingface_hub import hf_hub_download
+
+        for only_here in (True, False):
+            with suppress(*[Exception] * only_here):
+                for file in ("config.json", "model.safetensors", "tokenizer.json"):
+                    path = hf_hub_download(repository, file, local_files_only=only_here)
+                return Path(path).parent
+    except Exception as error:  # a network has many ways to fail
+        raise FileNotFoundError(
+            f"{folder_or_name} could not be fetched from {repository}, which needs "
+            f"huggingface_hub and a network ({type(error).__name__}). Name a folder; {LAYOUT}"
+        ) from None
+
+
+def _table(path: Path) -> dict[str, Any]:
+    content = read_json(path)
+    require(path.name, content, lambda x: isinstance(x, dict), "a table")
+    return content
+
+
+# -------------------------------------------------------------------------------- tokenizer.json
+
+# How GPT-2's files show the byte of each id: as itself where it prints, else as a letter beyond.
+LETTERS = [chr(x if i < 188 else 68 + i) for i, x in enumerate(GPT2_BYTE_ORDER)]
+LETTER_OF = dict(zip(GPT2_BYTE_ORDER, LETTERS, strict=True))
+BYTE_OF = dict(zip(LETTERS, GPT2_BYTE_ORDER, strict=True))
+# Text is cut by GPT-2's pattern, and nothing else is done to it.
+CUT = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+
+
+def _to_tokenizers(tokenizer: BytePairTokenizer) -> dict[str, Any]:
+    """What tokenizer.json holds, for the library `tokenizers`."""
+    require("pattern", tokenizer.pattern, GPT2_PATTERN.__eq__, "GPT-2's")
+    special = tokenizer.special_tokens
+    ordinary = map(tokenizer.token_bytes, range(tokenizer.vocab_size - len(special)))
+    shown = ["".join(map(LETTER_OF.get, token)) for token in ordinary]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    flags["special"] = True
+    added = [{"id": id, "content": token} | flags for token, id in special.items()]
+    cut = CUT | {"trim_offsets": True}
+    model = {"type": "BPE", "vocab": {token: id for id, token in enumerate(shown)}}
+    model["merges"] = [[shown[left], shown[right]] for left, right in tokenizer.merges]
+    content = {"version": "1.0", "added_tokens": added, "model": model}
+    return content | {"pre_tokenizer": cut, "decoder": cut}
+
+
+def _from_tokenizers(path: Path) -> BytePairTokenizer:
+    content = _table(path)
+    try:
+        model, cut = content["model"], {"use_regex": True, **content["pre_tokenizer"]}
+        done = [model.get("type", "BPE"), content.get("normalizer"), cut | CUT == cut]
+        require("type, normalizer, cut", done, ["BPE", None, True].__eq__, "GPT-2's")
+        added = sorted(
+            (each["id"], each["content"]) for each in content["added_tokens"]
+        )
+        names = {name for _, name in added}
+        ids = {token: id for token, id in model["vocab"].items() if token not in names}
+        tokens = sorted(ids, key=ids.get)
+        every = [*map(ids.get, tokens), *(id for id, _ in added)]
+        merges = [x.split(" ") if type(x) is str else x for x in model["merges"]]
+        if [*map("".join, merges)] != tokens[256:] or every != [*range(len(every))]:
+            raise ValueError("ids are not bytes, merges and special tokens, in order")
+        return BytePairTokenizer(
+            [(ids[left], ids[right]) for left, right in merges],
+            special_tokens=[name for _, name in added],
+            byte_order=bytes(BYTE_OF[token] for token in tokens[:256]),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is not a byte-level BPE tokenizer of GPT-2's kind ({error!r:.500}); "
+            "GPT.from_pretrained reads the model without it"
+        ) from None

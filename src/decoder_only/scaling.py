@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from decoder_only.config import GPTConfig
+from decoder_only.engine.checks import require
 from decoder_only.engine.hardware import Device
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "count_flops",
     "count_parameters",
     "decoding_work",
+    "flops_per_token",
     "prefill_work",
     "training_bytes",
     "training_work",
@@ -85,7 +87,7 @@ def count_flops(
     """Operations of matrix products when one sequence goes forward through the model.
 
     A product of (m, k) and (k, n) is 2 m k n operations, one multiplication and one addition for
-    each pair. The way back takes twice as many: a product for the gradient of either factor.
+    each pair. Backward takes twice as many: a product for the gradient of either factor.
     Norms, activations and the softmax are left out, some per cent in small models.
 
     Args:
@@ -102,10 +104,11 @@ def count_flops(
     d, k, f = config.d_model, config.head_dim, config.d_mlp
     h, g = config.n_heads, config.n_kv_heads
     n_layers = config.n_layers
-    n_pairs = sum(
-        visible_pairs(length, past=past, window=window, causal=causal)
-        for window in _windows(config)
-    )
+    n_pairs = 0
+    for window in _windows(config):
+        # A window's ring keeps no more than the window, the key of a lone query included.
+        kept = past if causal or not window else min(past, window - (length == 1))
+        n_pairs += visible_pairs(length, past=kept, window=window, causal=causal)
     n_matrices = 3 if config.activation == "swiglu" else 2
     return {
         "projections": 2 * length * n_layers * d * k * (2 * h + 2 * g),
@@ -113,6 +116,20 @@ def count_flops(
         "mlp": 2 * length * n_layers * n_matrices * d * f,
         "head": 2 * length * d * config.vocab_size,
     }
+
+
+def flops_per_token(config: GPTConfig) -> int:
+    """Operations of training on one token as the field counts them: 6 N + 12 L H K S.
+
+    N are the matrices' numbers, the head's among them. Attention is counted over the whole
+    context, whether the mask shows it or not: the convention by which utilizations (MFU) are
+    compared. `count_flops` has the exact number.
+
+    Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
+    """
+    matrices = _block_matrices(config) + config.vocab_size * config.d_model
+    width = config.n_heads * config.head_dim
+    return 6 * matrices + 12 * config.n_layers * width * config.context_length
 
 
 def _windows(config: GPTConfig) -> list[int | None]:
@@ -132,19 +149,18 @@ def activation_bytes(
     number_format: str = "float32",
     recompute: bool = False,
 ) -> dict[str, int]:
-    """What a forward pass keeps for the way back, by component.
+    """What a forward pass keeps for the backward pass, by component.
 
-    Each product keeps what it multiplied, each norm what it normalized, each nonlinearity what it
-    bent. In a 16-bit format the products' operands shrink, copies of the weights included; the
-    residual stream and the log-probabilities stay in float32. Counted as PyTorch 2.13
-    executes this package without compiling it, which is what a plan should reckon with: compiling
-    saves some. Other versions keep other things of an RMS norm (2.6: up to 15% more or less).
+    Each product keeps its factors, each norm and each nonlinearity its input. In a 16-bit format
+    the products' factors shrink, copies of the weights included; the residual stream and the
+    log-probabilities stay in float32. Counted as PyTorch 2.13 executes this package without
+    compiling it. Other versions keep other things of an RMS norm (2.6: up to 15% more or less).
 
     Args:
         batch_size, length: B and S.
         number_format: "float32", "bfloat16" or "float16", of the matrix products.
-        recompute: keep the input of each block only, and compute the rest of it anew on the way
-            back; one block's share is then alive at a time, and counted, the largest's.
+        recompute: keep the input of each block only, and compute the rest of it again in
+            backward; one block's share is then alive at a time, and counted, the largest's.
 
     Returns:
         "attention", "mlp" and "norms" of all blocks, "head" (with the loss), and "weights", the
@@ -188,15 +204,17 @@ def activation_bytes(
     n_positions = batch_size * length
     n_alive = 1 if recompute else config.n_layers
     kept = {name: n_positions * n_alive * each for name, each in block.items()}
-    if config.positions == "rotary":  # cosines and sines, of queries and of keys
-        kept["attention"] += n_alive * 4 * length * (k // 2) * b
+    if config.positions == "rotary":  # cosines and sines, the same in all blocks
+        kept["attention"] += 2 * length * (k // 2) * full
     # A window that matters needs a mask, turned into numbers to be added.
     masks = [
         length * length * b if window is not None and window < length else 0
         for window in _windows(config)
     ]
     kept["attention"] += max(masks) if recompute else sum(masks)
-    if recompute:  # the inputs of the other blocks
+    if recompute:  # the inputs of the other blocks, and each mask before it was numbers
+        n_masks = len({w for w in _windows(config) if w is not None and w < length})
+        kept["attention"] += n_masks * length * length
         kept["norms"] += n_positions * (config.n_layers - 1) * d * full
     # The head's input, the norm before it, log-probabilities and targets.
     head = norm + d * b + config.vocab_size * full + 8
@@ -230,51 +248,74 @@ def training_bytes(
     number_format: str = "bfloat16",
     optimizer: str = "adamw",
     recompute: bool = False,
+    loss_slices: int = 1,
+    compiled: bool = False,
 ) -> dict[str, int]:
-    """What training holds in memory at its fullest, when the way back begins.
+    """What training holds in memory at its fullest, around the beginning of the backward pass.
+
+    Uncompiled, three float32 arrays of B S V numbers exist at once: the log-probabilities, their
+    gradient, and the logits'. A loss in slices never holds those of the whole batch, but four of a
+    slice, and the gradients of hidden states and head, which it makes at once. Compiled, the
+    logits are held once, in the format of the products. Measured with PyTorch 2.13 on a CPU.
 
     Args:
         batch_size: B, sequences that are computed at a time, after accumulation.
         length: S; the context length by default.
         number_format, recompute: see `activation_bytes`.
         optimizer: "adamw" keeps two numbers for a parameter, "muon" one for a matrix's.
+        loss_slices: parts of the loss; see `lm_head.sliced_next_token_loss`.
+        compiled: what fusing saves elsewhere, a tenth or so, is not counted.
 
     Returns:
-        "weights", "gradients", "optimizer", "activations", and "loss", the gradient of the logits.
+        "weights", "gradients", "optimizer", "activations", and "loss", what the way from
+        activations to their gradients adds.
 
     Raises:
         ValueError: for another optimizer, and as `activation_bytes` does.
     """
-    if optimizer not in ("adamw", "muon"):
-        raise ValueError(
-            f"optimizer={optimizer!r} is unknown; choose 'adamw' or 'muon'"
-        )
+    wanted = "'adamw' or 'muon'"
+    require("optimizer", optimizer, ("adamw", "muon").__contains__, wanted)
     length = length or config.context_length
     n_parameters = sum(count_parameters(config).values())
     states = 2 * n_parameters
     if optimizer == "muon":
         states -= _block_matrices(config)
-    activations = activation_bytes(
+    kept = activation_bytes(
         config, batch_size, length, number_format=number_format, recompute=recompute
     )
+    activations, stream = sum(kept.values()), 4 * batch_size * length * config.d_model
+    logits, b = 4 * batch_size * length * config.vocab_size, _BYTES[number_format]
+    loss = 2 * logits
+    if loss_slices > 1:
+        loss = (
+            4 * logits // loss_slices + 4 * config.vocab_size * config.d_model + stream
+        )
+        activations -= logits
+    elif compiled:
+        # The head's copy in 16 bits has a gradient of its own.
+        loss = b * config.vocab_size * config.d_model if b < 4 else 0
+        activations -= logits - logits * b // 4
+    if recompute:  # no block is computed again while the loss is at its fullest
+        block = kept["attention"] + kept["mlp"] + kept["norms"]
+        loss = max(0, loss - (block - config.n_layers * stream))
     return {
         "weights": 4 * n_parameters,
         "gradients": 4 * n_parameters,
         "optimizer": 4 * states,
-        "activations": sum(activations.values()),
-        "loss": 4 * batch_size * length * config.vocab_size,
+        "activations": activations,
+        "loss": loss,
     }
 
 
 def cache_bytes(
     config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
 ) -> int:
-    """Keys and values of all positions in all blocks: 2 L G K S numbers a sequence.
+    """Keys and values of the positions that are kept: 2 L G K S numbers a sequence.
 
-    A window does not shrink it: `cache.KeyValueCache` keeps every position.
+    A block with a window keeps no more positions than that, see `cache.KeyValueCache`.
     """
-    g = config.n_kv_heads
-    numbers = 2 * config.n_layers * g * config.head_dim * length * batch_size
+    kept = sum(min(window or length, length) for window in _windows(config))
+    numbers = 2 * config.n_kv_heads * config.head_dim * kept * batch_size
     return numbers * bytes_per_number
 
 

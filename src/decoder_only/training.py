@@ -3,16 +3,20 @@
     loss = -(1 / BS) sum over b, s of log P(targets[b, s] | inputs[b, :s + 1])
     weights = weights - optimizer's step along the gradient of the loss
 
-The order of a step: learning rate, batch, loss and gradient (in parts, if the batch is too large
-to fit), clipping, optimizer. `train` is that order and little else. Chapter 9.
+The order of a step: learning rate, batch, loss and gradient (with gradient accumulation, if the
+batch is too large to fit), clipping, optimizer. `train` is that order and little else. Chapter 9.
 """
 
 import contextlib
 import json
+import math
+import operator
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,9 +26,16 @@ from torch import Tensor, nn
 
 from decoder_only.data import IGNORED, Corpus, evaluation_batches, training_batch
 from decoder_only.engine import checkpoint, distributed, hardware
-from decoder_only.engine.distributed import ALONE, Process, spread_like, whole
-from decoder_only.engine.monitor import Evaluation, History, Monitor, flops_per_token
-from decoder_only.lm_head import next_token_loss
+from decoder_only.engine.checks import require
+from decoder_only.engine.distributed import ALONE, STRATEGIES, Process
+from decoder_only.engine.monitor import (
+    Evaluation,
+    History,
+    Monitor,
+    flops_per_token,
+    summary_writer,
+)
+from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
 from decoder_only.model import GPT
 from decoder_only.optimization import SCHEDULES, build_optimizers, set_learning_rate
 
@@ -32,6 +43,7 @@ __all__ = [
     "LossScale",
     "StepResult",
     "TrainConfig",
+    "TrainingState",
     "batch_loss",
     "evaluate",
     "train",
@@ -46,17 +58,24 @@ class TrainConfig:
     Args:
         steps: T, optimizer steps.
         batch_size: B, rows of one step, over all processes.
-        accumulation: parts into which a process cuts its rows, one after the other, to save
-            memory; the gradient is the same.
+        accumulation: micro-batches into which a process cuts its rows, one after the other, to
+            save memory; the gradient is the same.
+        loss_slices: parts of a micro-batch whose logits are computed one after the other, and
+            again in backward, to save memory; 1 computes them at once.
+        recompute: compute each block's activations again in backward, to save memory.
         optimizer: "adamw" or "muon".
         learning_rate: the peak.
+        table_learning_rate: the peak for tables, norms and biases, which AdamW moves in any case;
+            None for the same.
         schedule: "cosine", "warmup_stable_decay" or "inverse_square_root".
-        warmup_steps: steps in which the rate rises.
+        warmup_steps: steps in which the rate rises, fewer than all; None for 50, or a tenth of a
+            run that is shorter than 500.
+        decay_share: share of the steps after warm-up in which "warmup_stable_decay" decays.
         weight_decay: pull of matrices towards zero, per unit of learning rate.
         beta1, beta2: memory of AdamW's two means.
         momentum: memory of Muon's mean.
         max_gradient_norm: a longer gradient is shortened to this length; None leaves it.
-        compile: run model and loss through torch.compile; None where the device is a GPU.
+        compile: run model, loss and Muon through torch.compile; None where the device is a GPU.
         evaluate_every: steps between evaluations; one at the end is always made. None for no
             other.
         save_every: steps between saved states; None to save after each evaluation.
@@ -70,10 +89,14 @@ class TrainConfig:
     steps: int = 1000
     batch_size: int = 32
     accumulation: int = 1
+    loss_slices: int = 1
+    recompute: bool = False
     optimizer: str = "adamw"
     learning_rate: float = 1e-3
+    table_learning_rate: float | None = None
     schedule: str = "cosine"
-    warmup_steps: int = 50
+    warmup_steps: int | None = None
+    decay_share: float = 0.4
     weight_decay: float = 0.1
     beta1: float = 0.9
     beta2: float = 0.95
@@ -86,21 +109,13 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "accumulation", "log_every"):
-            _require(self, name, lambda n: n >= 1, "1 or more")
-        for name in ("warmup_steps", "weight_decay"):
-            _require(self, name, lambda x: x >= 0, "0 or more")
-        for name in ("beta1", "beta2", "momentum"):
-            _require(self, name, lambda beta: 0 <= beta < 1, "at least 0 and below 1")
-        _require(self, "learning_rate", lambda rate: rate > 0, "above 0")
-        _require(
-            self, "seed", lambda seed: 0 <= seed < 2**31, "at least 0 and below 2^31"
-        )
-        for name in ("max_gradient_norm", "evaluate_every", "save_every"):
-            _require(self, name, lambda x: x is None or x > 0, "above 0, or None")
-        kinds = {"optimizer": ("adamw", "muon"), "schedule": tuple(SCHEDULES)}
-        for name, choices in kinds.items():
-            _require(self, name, choices.__contains__, f"one of {choices}")
+        for names, holds, wanted in _FIELDS:
+            for name in names.split():
+                require(name, getattr(self, name), holds, wanted)
+        if self.warmup_steps is None:
+            object.__setattr__(self, "warmup_steps", min(50, self.steps // 10))
+        below = f"below steps={self.steps}, such as {self.steps // 10}"
+        require("warmup_steps", self.warmup_steps, lambda w: w < self.steps, below)
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"accumulation={self.accumulation} must divide batch_size={self.batch_size}"
@@ -108,18 +123,97 @@ class TrainConfig:
 
     def share(self, step: int) -> float:
         """The share of the peak learning rate at which a step, counted from 0, is taken."""
-        schedule = SCHEDULES[self.schedule]
-        return schedule(step, warmup_steps=self.warmup_steps, total_steps=self.steps)
+        lengths = {"warmup_steps": self.warmup_steps, "total_steps": self.steps}
+        if self.schedule == "warmup_stable_decay":
+            lengths["decay_share"] = self.decay_share
+        return SCHEDULES[self.schedule](step, **lengths)
+
+    def is_due(self, what: str, n_taken: int) -> bool:
+        """Whether to "evaluate" or to "save" after so many steps; both after the last."""
+        every = self.evaluate_every
+        if what == "save" and self.save_every is not None:
+            every = self.save_every
+        return n_taken == self.steps or bool(every and n_taken % every == 0)
 
     def to_dict(self) -> dict[str, object]:
         """The fields as plain data, for JSON; `TrainConfig(**data)` restores them."""
         return asdict(self)
 
 
-def _require(config: TrainConfig, name: str, holds: Callable, wanted: str) -> None:
-    value = getattr(config, name)
-    if not holds(value):
-        raise ValueError(f"{name}={value!r} cannot work: it must be {wanted}")
+def _whole(x: object, least: int) -> bool:
+    return type(x) is int and x >= least
+
+
+def _real(x: object) -> bool:
+    return type(x) in (int, float) and math.isfinite(x)
+
+
+# Of each field: what holds for a value that can work, and how to say so.
+_FIELDS = (
+    (
+        "steps batch_size accumulation loss_slices log_every",
+        lambda x: _whole(x, 1),
+        "a whole number, 1 or more",
+    ),
+    (
+        "evaluate_every save_every",
+        lambda x: x is None or _whole(x, 1),
+        "a whole number, 1 or more, or None",
+    ),
+    (
+        "warmup_steps",
+        lambda x: x is None or _whole(x, 0),
+        "a whole number, 0 or more, or None",
+    ),
+    (
+        "seed",
+        lambda x: _whole(x, 0) and x < 2**31,
+        "a whole number, at least 0 and below 2^31",
+    ),
+    ("learning_rate", lambda x: _real(x) and x > 0, "a finite number above 0"),
+    (
+        "table_learning_rate max_gradient_norm",
+        lambda x: x is None or (_real(x) and x > 0),
+        "a finite number above 0, or None",
+    ),
+    ("weight_decay", lambda x: _real(x) and x >= 0, "a finite number, 0 or more"),
+    (
+        "beta1 beta2 momentum",
+        lambda x: _real(x) and 0 <= x < 1,
+        "at least 0 and below 1",
+    ),
+    ("decay_share", lambda x: _real(x) and 0 < x <= 1, "above 0, and 1 at most"),
+    ("recompute", lambda x: type(x) is bool, "True or False"),
+    ("compile", lambda x: x is None or type(x) is bool, "True, False or None"),
+    ("optimizer", ("adamw", "muon").__contains__, "one of ('adamw', 'muon')"),
+    ("schedule", SCHEDULES.__contains__, f"one of {tuple(SCHEDULES)}"),
+)
+
+
+def check_settings(
+    config: TrainConfig,
+    *,
+    process: Process = ALONE,
+    strategy: str = "ddp",
+    board: bool = False,
+) -> None:
+    """Refuse what `train` could not do here, before a folder is made or replaced.
+
+    Args:
+        config, process, strategy, board: as `train` takes them.
+
+    Raises:
+        ValueError: the strategy is unknown, or the rows do not divide among the processes.
+        ImportError: a board is wanted, but TensorBoard is not installed.
+    """
+    require("strategy", strategy, STRATEGIES.__contains__, f"one of {STRATEGIES}")
+    if config.batch_size % (process.n_ranks * config.accumulation):
+        raise ValueError(
+            f"batch_size={config.batch_size} does not divide among {process.n_ranks} "
+            f"processes with accumulation={config.accumulation}"
+        )
+    if board:
+        summary_writer()
 
 
 def train(
@@ -128,7 +222,7 @@ def train(
     validation_data: Corpus | None,
     config: TrainConfig,
     *,
-    run: Path | None = None,
+    run: checkpoint.AnyPath | None = None,
     process: Process = ALONE,
     strategy: str = "ddp",
     progress: bool = False,
@@ -136,19 +230,22 @@ def train(
 ) -> History:
     """Train a model where it lies, on the device of its weights.
 
-    Everything random is a function of (seed, step), the order of the data and dropout alike.
-    For the latter, torch's global generator is seeded anew at each step.
+    Everything random is a function of (seed, step, rank): the order of the data and dropout
+    alike. torch's global generators are left as they were.
 
     Args:
         model: changed in place.
         train_data: what it learns from.
         validation_data: what it is measured on; None to leave that out.
         config: see `TrainConfig`.
-        run: a folder made by `checkpoint.create_run`, which then receives the log and the states.
-            If it holds states already, the training goes on from the newest that is whole, and
-            ends in the same weights, bit by bit on a CPU, as if it had never stopped. Ctrl-C and
-            SIGTERM then save before they end the training.
-        process, strategy: see `distributed.joined` and `distributed.wrap`.
+        run: a folder made by `checkpoint.create_run`, or kept locked by `checkpoint.new_run`,
+            which then receives the log and the states. If it holds states, the training goes on
+            from the newest that is whole, and ends in the same weights, bit by bit on a CPU, as
+            if it had never stopped. It may then have more steps than before: a schedule that
+            depends on their number follows the new one from there on. Ctrl-C, SIGTERM and SIGHUP
+            save before they end the training.
+        process, strategy: see `distributed.process_group` and `distributed.wrap`. "fsdp" takes
+            the model on the CPU; in all but the first process it may be on the meta device.
         progress: show a bar on stderr, and say so when a damaged state was passed over.
         board: write TensorBoard's files into the run's folder.
 
@@ -157,30 +254,40 @@ def train(
 
     Raises:
         FloatingPointError: the loss or its gradient was not finite, several steps in a row.
-        ValueError: the run was begun with another configuration, or all its states are damaged.
+        ValueError: the run was begun with other settings or data, or all its states are damaged.
         OSError: another process trains in the folder, or a state cannot be written.
     """
+    check_settings(config, process=process, strategy=strategy, board=board)
+    origin = _origin(model, train_data, validation_data, config)
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(_interruption(run, process))
-        session = _Session(model, train_data, validation_data, config, run, process)
-        stack.enter_context(session.opened(strategy))
-        monitor = stack.enter_context(session.monitor(progress, board))
-        for step in range(session.first_step, config.steps):
-            torch.manual_seed(config.seed * 2**32 + step)  # what dropout draws from
-            set_learning_rate(session.optimizers, config.share(step))
-            inputs, targets = _batch(train_data, step, model, config, process)
-            result = session.step(inputs, targets)
-            rate = config.learning_rate * config.share(step)
-            monitor.note_step(result.loss, result.skipped, rate)
-            interrupted = stop(step + 1)
-            if session.evaluation_is_due(step + 1):
-                monitor.note_evaluation(session.evaluate())
-            if interrupted or session.save_is_due(step + 1):
-                monitor.look()
-                monitor.note_save(session.save(step + 1))
+        run = stack.enter_context(_locked(run, process))
+        saved = _saved_state(run, origin)
+        state = _initial_state(model, config, process, strategy)
+        state.restore(saved)
+        corpus = validation_data or train_data
+        monitor = _monitor(state, saved, corpus, config, run, process, progress, board)
+        stack.enter_context(monitor)
+        saver = stack.enter_context(checkpoint.Saver())
+        stack.enter_context(hardware.forked_generators(state.device))
+        for step in range(state.step, config.steps):
+            hardware.seed_generators(config.seed, step, process.rank)  # for dropout
+            set_learning_rate(state.optimizers, config.share(step))
+            inputs, targets = _batch(train_data, state, config, process)
+            result = _step(state, inputs, targets, config, process)
+            monitor.note_step(result, config.learning_rate * config.share(step))
+            interrupted = stop(state.step)
+            if validation_data and config.is_due("evaluate", state.step):
+                with monitor.pause():
+                    score = _evaluate(state, validation_data, config, process)
+                    monitor.note_evaluation(score)
+            if run and (interrupted or config.is_due("save", state.step)):
+                with monitor.pause():
+                    path = _save(state, run, origin, config, process, saver)
+                    monitor.note_save(path)
             if interrupted:
                 break
-    return monitor.history
+    return state.history
 
 
 @dataclass(frozen=True)
@@ -188,9 +295,10 @@ class StepResult:
     """What a step tells about itself, still on the device.
 
     Attributes:
-        loss: before the step, in nats per token.
+        loss: before the step, in nats per token; the mean over all processes.
         gradient_norm: before it was shortened.
-        skipped: whether loss or gradient was not finite, so that nothing was changed.
+        skipped: whether loss or gradient was not finite in any process, so that nothing was
+            changed in all of them.
     """
 
     loss: Float[Tensor, ""]
@@ -199,10 +307,31 @@ class StepResult:
 
 
 def batch_loss(
-    model: nn.Module, inputs: Int[Tensor, "b s"], targets: Int[Tensor, "b s"]
+    model: nn.Module,
+    inputs: Int[Tensor, "b s"],
+    targets: Int[Tensor, "b s"],
+    *,
+    n_slices: int = 1,
 ) -> Float[Tensor, ""]:
-    """Total surprise at a batch's targets: model and loss in one, to be compiled together."""
-    return next_token_loss(model(inputs), targets, reduction="sum")
+    """Total surprise at a batch's targets: model and loss in one, to be compiled together.
+
+    Args:
+        model: a `GPT`.
+        inputs, targets: ids.
+        n_slices: parts whose logits are computed one after the other; see
+            `lm_head.sliced_next_token_loss`.
+    """
+    if n_slices == 1:
+        return next_token_loss(model(inputs), targets, reduction="sum")
+    return sliced_next_token_loss(
+        model.hidden(inputs),
+        model.head_weight,
+        targets,
+        scale=model.head.scale,
+        soft_cap=model.head.soft_cap,
+        reduction="sum",
+        n_slices=n_slices,
+    )
 
 
 def train_step(
@@ -215,6 +344,7 @@ def train_step(
     max_gradient_norm: float | None = None,
     loss_function: Callable[[nn.Module, Tensor, Tensor], Tensor] = batch_loss,
     scale: "LossScale | None" = None,
+    process: Process = ALONE,
 ) -> StepResult:
     """Move the weights once, by the gradient of the mean loss over a batch.
 
@@ -224,10 +354,11 @@ def train_step(
     Args:
         model: a `GPT`, or what `distributed.wrap` made of it.
         optimizers: see `build_optimizers`; others must be fused, so that they heed the flag.
-        accumulation: cut the batch into this many parts, whose gradients are summed.
+        accumulation: cut the batch into this many micro-batches, whose gradients are summed.
         max_gradient_norm: shorten a longer gradient to this length (Pascanu et al., 2013).
         loss_function: `batch_loss`, or that compiled.
         scale: of the loss, where gradients are computed in float16.
+        process: this one, which has its share of the batch.
     """
     model.train()
     for optimizer in optimizers:
@@ -236,18 +367,20 @@ def train_step(
     loss = torch.zeros((), device=inputs.device)
     factor = 1.0 if scale is None else scale.value
     parts = zip(inputs.chunk(accumulation), targets.chunk(accumulation), strict=True)
+    parts = list(parts)  # fewer than wanted, if the batch has fewer rows
     for number, (part, wanted) in enumerate(parts, 1):
-        last = number == accumulation
-        with (
-            hardware.autocast(inputs.device),
-            distributed.synchronizing(model, wanted=last),
-        ):
-            # Each part's sum over the whole batch's count: they add up to the batch's mean.
-            part_loss = loss_function(model, part, wanted) / n_targets
+        with distributed.gradient_sync(model, enabled=number == len(parts)):
+            with hardware.autocast(inputs.device):
+                # Each part's sum over the whole batch's count: they add up to the batch's mean.
+                part_loss = loss_function(model, part, wanted) / n_targets
             (part_loss * factor).backward()
         loss += part_loss.detach()
     norm = _clip(model, max_gradient_norm, factor)
     finite = norm.isfinite() & loss.isfinite()
+    if process.n_ranks > 1:  # all processes take the step, or none does
+        facts = torch.stack([loss, (~finite).float()])
+        loss, n_bad = distributed.all_reduce_sum(facts, process)
+        loss, finite = loss / process.n_ranks, n_bad == 0
     _step_if(finite, optimizers)
     if scale is not None:
         scale.update(finite)
@@ -269,7 +402,8 @@ def _step_if(
 def _clip(model: nn.Module, limit: float | None, scale: float | Tensor) -> Tensor:
     """Undo the scale, shorten the whole gradient to the limit; return its length before."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    norm = whole(torch.nn.utils.get_total_norm(gradients)) / scale
+    norm = torch.nn.utils.get_total_norm(gradients)
+    norm = distributed.full_tensor(norm) / scale
     shrink = torch.ones_like(norm) / scale
     if limit is not None:
         shrink = shrink * (limit / (norm + 1e-6)).clamp(max=1.0)
@@ -311,6 +445,7 @@ def evaluate(
     *,
     batch_size: int = 32,
     process: Process = ALONE,
+    loss_function: Callable[[nn.Module, Tensor, Tensor], Tensor] = batch_loss,
 ) -> Evaluation:
     """A model's mean surprise over every token of a corpus, each asked for once.
 
@@ -319,27 +454,28 @@ def evaluate(
         corpus: see `data.evaluation_batches` for what the model sees before each token.
         batch_size: rows at a time; changes nothing but speed and memory.
         process: this one takes its share of the batches.
+        loss_function: `batch_loss`, or that compiled.
     """
     device = _device(model)
     was_training = model.training
     model.eval()
+    batches = evaluation_batches(
+        corpus,
+        batch_size=batch_size,
+        context_length=model.config.context_length,
+        rank=process.rank,
+        n_ranks=process.n_ranks,
+    )
     surprises = [torch.zeros((), device=device)]
-    for number, (inputs, targets) in enumerate(
-        evaluation_batches(
-            corpus, batch_size=batch_size, context_length=model.config.context_length
-        )
-    ):
-        if number % process.n_ranks == process.rank:
-            with hardware.autocast(device):
-                logits = model(inputs.to(device))
-                surprises.append(
-                    next_token_loss(logits, targets.to(device), reduction="sum")
-                )
+    for batch in batches:
+        inputs, targets = (hardware.send(ids, device) for ids in batch)
+        with hardware.autocast(device):
+            surprises.append(loss_function(model, inputs, targets))
     model.train(was_training)
     # Few numbers, added in double precision, which not every device has.
     total = torch.stack(surprises).cpu().double().sum()
     if process.n_ranks > 1:
-        total = distributed.total(total.to(device), process)
+        total = distributed.all_reduce_sum(total.to(device), process)
     return Evaluation(
         loss=total.item() / corpus.n_targets,
         bytes_per_token=corpus.bytes_per_token,
@@ -347,252 +483,355 @@ def evaluate(
     )
 
 
-def _batch(
-    corpus: Corpus, step: int, model: GPT, config: TrainConfig, process: Process
-) -> tuple[Tensor, Tensor]:
-    """This process's rows of the global batch, on their way to the device."""
-    device = _device(model)
-    rows = training_batch(
-        corpus,
-        batch_size=config.batch_size,
-        context_length=model.config.context_length,
-        seed=config.seed,
-        step=step,
-        rank=process.rank,
-        n_ranks=process.n_ranks,
-    )
-    if device.type == "cuda":  # pinned memory is copied while the GPU computes
-        rows = [ids.pin_memory() for ids in rows]
-    inputs, targets = (ids.to(device, non_blocking=True) for ids in rows)
-    return inputs, targets
-
-
 def _device(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-class _Session:
-    """What a training holds from step to step, and how it is kept on the disk."""
+# ------------------------------------------------------------------------- the state of a training
 
-    def __init__(
-        self,
-        model: GPT,
-        train_data: Corpus,
-        validation_data: Corpus | None,
-        config: TrainConfig,
-        run: Path | None,
-        process: Process,
-    ) -> None:
-        self.model, self.config, self.run, self.process = model, config, run, process
-        self.train_data, self.validation_data = train_data, validation_data
-        self.device = _device(model)
-        self.first_step = 0
-        is_half = hardware.multiplying_format(self.device) == torch.float16
-        self.scale = LossScale(self.device) if is_half else None
-        wants_compiling = config.compile
-        if wants_compiling is None:
-            wants_compiling = self.device.type == "cuda"
-        self.loss_function = (
-            hardware.compiled(batch_loss) if wants_compiling else batch_loss
-        )
-        if config.batch_size % (process.n_ranks * config.accumulation):
-            raise ValueError(
-                f"batch_size={config.batch_size} does not divide among {process.n_ranks} "
-                f"processes with accumulation={config.accumulation}"
-            )
 
-    @contextlib.contextmanager
-    def opened(self, strategy: str) -> Iterator[None]:
-        """With the run's folder locked, and everything as the newest state has it."""
-        with contextlib.ExitStack() as stack:
-            state = None
-            if self.run is not None:
-                if self.process.is_first:
-                    stack.enter_context(checkpoint.locked(self.run))
-                state = checkpoint.latest_state(self.run)
-            if state is not None:
-                self._check_origin(state)
-                self.model.load_state_dict(_under("model.", state.tensors))
-                self.first_step = state.step
-            self.state = state
-            # Spread parameters are new ones: the optimizers must get to know those.
-            self.forward = distributed.wrap(self.model, self.process, strategy)
-            self.optimizers = build_optimizers(
-                self.model,
-                optimizer=self.config.optimizer,
-                learning_rate=self.config.learning_rate,
-                weight_decay=self.config.weight_decay,
-                beta1=self.config.beta1,
-                beta2=self.config.beta2,
-                momentum=self.config.momentum,
-                width_ratio=self.model.config.width_ratio,
-            )
-            if state is not None:
-                self._restore_optimizers(_under("optimizer.", state.tensors))
-                if self.scale is not None:
-                    self.scale.value = state.tensors["scale.value"].to(self.device)
-                    self.scale.n_good = state.tensors["scale.n_good"].to(self.device)
-            self.strategy = strategy
-            yield
+@dataclass
+class TrainingState:
+    """All that changes while a model is trained, and so all that a checkpoint holds.
 
-    def monitor(self, progress: bool, board: bool) -> Monitor:
-        """A monitor that knows what happened before."""
-        validation, run, first = self.validation_data, self.run, self.process.is_first
-        writes = run is not None and first
-        peak = hardware.peak_flops(self.device)
-        monitor = Monitor(
-            n_steps=self.config.steps,
-            tokens_per_step=self.config.batch_size * self.model.config.context_length,
-            look_every=self.config.log_every,
-            floor=None if validation is None else validation.floor,
-            log=partial(checkpoint.append_log, run) if writes else None,
-            flops_per_token=flops_per_token(self.model),
-            peak_flops=peak and peak * self.process.n_ranks,
-            progress=progress and first,
-            board=run / "tensorboard" if board and writes else None,
-        )
-        if run is not None:
-            records = checkpoint.read_log(run)
-            if first:
-                records = checkpoint.cut_log(run, step=self.first_step)
-            records = [r for r in records if r["step"] <= self.first_step]
-            bytes_per_token = (validation or self.train_data).bytes_per_token
-            monitor.go_on(records, Evaluation(0.0, bytes_per_token, monitor.floor))
-        if self.state is not None:
-            monitor.note_save(self.state.path)
-            for reason in self.state.damaged if progress and first else ():
-                monitor.say(f"passed over: {reason}")
-        return monitor
+    Attributes:
+        model: its weights are moved in place.
+        loss: what is called with inputs and targets: model and loss in one, compiled and wrapped.
+        optimizers: with what they remember of each weight.
+        scale: of the loss, where gradients are computed in float16.
+        step: steps taken.
+        history: what is written to the log, and read from there.
+    """
 
-    def step(self, inputs: Tensor, targets: Tensor) -> StepResult:
-        """Take one step; its loss is the mean over all processes."""
-        result = train_step(
-            self.forward,
-            self.optimizers,
-            inputs,
-            targets,
-            accumulation=self.config.accumulation,
-            max_gradient_norm=self.config.max_gradient_norm,
-            loss_function=self.loss_function,
-            scale=self.scale,
-        )
-        mean = distributed.total(result.loss, self.process) / self.process.n_ranks
-        return replace(result, loss=mean)
+    model: GPT
+    loss: nn.Module
+    optimizers: Sequence[torch.optim.Optimizer]
+    scale: LossScale | None
+    history: History
+    step: int = 0
 
-    def evaluation_is_due(self, n_taken: int) -> bool:
-        every = self.config.evaluate_every
-        return self.validation_data is not None and (
-            n_taken == self.config.steps or bool(every and n_taken % every == 0)
-        )
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return _device(self.model)
 
-    def save_is_due(self, n_taken: int) -> bool:
-        every = self.config.save_every or self.config.evaluate_every
-        return self.run is not None and (
-            n_taken == self.config.steps or bool(every and n_taken % every == 0)
-        )
-
-    def evaluate(self) -> Evaluation:
-        # A model that is spread can only be asked by all processes together.
-        share = ALONE if self.strategy == "fsdp" else self.process
-        return evaluate(self.model, self.validation_data, process=share)
-
-    def save(self, n_taken: int) -> Path:
-        """Write the state, and at the end the weights; every process helps to gather them."""
-        weights = {n: whole(x) for n, x in self.model.state_dict().items()}
-        tensors = {f"model.{name}": x for name, x in weights.items()}
-        for name, kept in self._optimizer_states():
-            for key, x in kept.items():
-                tensors[f"optimizer.{name}.{key}"] = whole(x)
-        if self.scale is not None:
-            tensors["scale.value"] = self.scale.value
-            tensors["scale.n_good"] = self.scale.n_good
-        if not self.process.is_first:
-            return self.run
-        if n_taken == self.config.steps:
-            checkpoint.save(self.run, weights, step=n_taken)
-        return checkpoint.save_state(
-            self.run, tensors, step=n_taken, notes=self._origin()
-        )
-
-    def _optimizer_states(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that the next step needs, by name; sharded where the weights are."""
+        found = {f"model.{n}": x for n, x in self.model.state_dict().items()}
         names = {id(p): name for name, p in self.model.named_parameters()}
         for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    yield names[id(parameter)], optimizer.state[parameter]
+            for parameter, kept in optimizer.state.items():
+                for key, x in kept.items():
+                    found[f"optimizer.{names[id(parameter)]}.{key}"] = x
+        if self.scale is not None:
+            found["scale.value"] = self.scale.value
+            found["scale.n_good"] = self.scale.n_good
+        return found
 
-    def _restore_optimizers(self, tensors: dict[str, Tensor]) -> None:
-        parameters = dict(self.model.named_parameters())
-        for name, kept in self._optimizer_states():
-            # Spreading is done together, and files name their tensors in no particular order.
-            for full_name, x in sorted(tensors.items()):
-                owner, _, key = full_name.rpartition(".")
-                if owner == name:
-                    x = x.to(self.device)
-                    same = x.shape == parameters[name].shape
-                    kept[key] = spread_like(parameters[name], x) if same else x
-
-    def _origin(self) -> dict[str, str]:
-        """What must not change when a run goes on; how often it is looked at may."""
-        kept = self.config.to_dict()
-        for name in ("evaluate_every", "save_every", "log_every", "compile"):
-            del kept[name]
-        return {
-            "training": json.dumps(kept),
-            "model": json.dumps(self.model.config.to_dict()),
-            "data": json.dumps({"fingerprint": self.train_data.fingerprint}),
+    @torch.no_grad()
+    def restore(self, saved: checkpoint.State | None) -> None:
+        """Take up what was saved, whatever the number of processes or the format it came from."""
+        if saved is None:
+            return
+        self.step, tensors = saved.step, saved.tensors
+        for name, x in self.model.state_dict().items():
+            x.copy_(
+                distributed.distribute_like(x, tensors[f"model.{name}"].to(x.device))
+            )
+        owners = {
+            p: each.state
+            for each in self.optimizers
+            for g in each.param_groups
+            for p in g["params"]
         }
+        for name, x in tensors.items():
+            kind, _, rest = name.partition(".")
+            owner, _, key = rest.rpartition(".")
+            if kind == "optimizer":
+                p = self.model.get_parameter(owner)
+                x = x.to(p.device)
+                owners[p][p][key] = (
+                    distributed.distribute_like(p, x) if x.shape == p.shape else x
+                )
+        # One that was begun on another kind of device had no scale: a fresh one finds its size.
+        if self.scale is not None and "scale.value" in tensors:
+            self.scale.value = tensors["scale.value"].to(self.device)
+            self.scale.n_good = tensors["scale.n_good"].to(self.device)
 
-    def _check_origin(self, state: checkpoint.State) -> None:
-        for part, ours in self._origin().items():
-            then, now = json.loads(state.notes[part]), json.loads(ours)
-            changed = [name for name in now if now[name] != then.get(name)]
-            if changed:
-                name = changed[0]
+
+class _Loss(nn.Module):
+    """Model and loss in one module, which is what DDP, FSDP and a compiler want to be handed."""
+
+    def __init__(self, model: GPT, function: Callable) -> None:
+        super().__init__()
+        self.model, self.function = model, function
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        return self.function(self.model, inputs, targets)
+
+
+def _initial_state(
+    model: GPT, config: TrainConfig, process: Process, strategy: str
+) -> TrainingState:
+    """Before the first step; the weights are sharded or copied over the processes here."""
+
+    def function(model: GPT, inputs: Tensor, targets: Tensor) -> Tensor:
+        return batch_loss(model, inputs, targets, n_slices=config.loss_slices)
+
+    model.recompute = config.recompute
+    inner = _Loss(model, function)
+    loss = distributed.wrap(inner, process, strategy, blocks=model.blocks)
+    device = _device(model)
+    is_compiled = config.compile
+    if is_compiled is None:
+        is_compiled = device.type == "cuda"
+    if is_compiled:
+        inner.function = hardware.compiled(function)
+    # Sharded parameters are new ones, which the optimizers must get to know.
+    optimizers = build_optimizers(
+        model,
+        optimizer=config.optimizer,
+        learning_rate=config.learning_rate,
+        table_learning_rate=config.table_learning_rate,
+        weight_decay=config.weight_decay,
+        beta1=config.beta1,
+        beta2=config.beta2,
+        momentum=config.momentum,
+        width_ratio=model.config.width_ratio,
+        compile=is_compiled,
+        process=process,
+    )
+    is_half = hardware.multiplying_format(device) == torch.float16
+    return TrainingState(
+        model=model,
+        loss=loss,
+        optimizers=optimizers,
+        scale=LossScale(device) if is_half else None,
+        history=History(config.batch_size * model.config.context_length),
+    )
+
+
+# --------------------------------------------------------------------------- the steps of the loop
+
+
+def _batch(
+    corpus: Corpus, state: TrainingState, config: TrainConfig, process: Process
+) -> tuple[Tensor, Tensor]:
+    """This process's rows of the next global batch, on their way to the device."""
+    return training_batch(
+        corpus,
+        batch_size=config.batch_size,
+        context_length=state.model.config.context_length,
+        seed=config.seed,
+        step=state.step,
+        rank=process.rank,
+        n_ranks=process.n_ranks,
+        device=state.device,
+    )
+
+
+def _step(
+    state: TrainingState,
+    inputs: Tensor,
+    targets: Tensor,
+    config: TrainConfig,
+    process: Process,
+) -> StepResult:
+    result = train_step(
+        state.loss,
+        state.optimizers,
+        inputs,
+        targets,
+        accumulation=config.accumulation,
+        max_gradient_norm=config.max_gradient_norm,
+        loss_function=operator.call,  # the model and its loss are one module here
+        scale=state.scale,
+        process=process,
+    )
+    state.step += 1
+    return result
+
+
+def _evaluate(
+    state: TrainingState, corpus: Corpus, config: TrainConfig, process: Process
+) -> Evaluation:
+    return evaluate(
+        state.model,
+        corpus,
+        batch_size=config.batch_size // (process.n_ranks * config.accumulation),
+        process=process,
+        loss_function=lambda _, *batch: state.loss(*batch),
+    )
+
+
+def _save(
+    state: TrainingState,
+    run: checkpoint.AnyPath,
+    origin: Mapping[str, Mapping[str, object]],
+    config: TrainConfig,
+    process: Process,
+    saver: checkpoint.Saver,
+) -> Path | None:
+    """Copy the state, which every process helps to gather, and begin to write it."""
+    saver.wait()  # two copies at a time would be one too many
+    tensors = distributed.gather_to_cpu(state.tensors(), process)
+    if not process.is_first:
+        return None
+    notes = {part: json.dumps(settings) for part, settings in origin.items()}
+    step, is_last = state.step, state.step == config.steps
+    weights = {name: tensors[f"model.{name}"] for name in state.model.state_dict()}
+
+    def write() -> None:
+        if is_last:
+            checkpoint.save(run, weights, step=step)
+        checkpoint.save_state(run, tensors, step=step, notes=notes)
+
+    saver.submit(write)
+    return checkpoint.state_path(run, step)
+
+
+# ---------------------------------------------------------------------------------- before the loop
+
+
+def _locked(
+    run: checkpoint.AnyPath | None, process: Process
+) -> contextlib.AbstractContextManager:
+    is_ours = run is None or isinstance(run, checkpoint.Run) or not process.is_first
+    return contextlib.nullcontext(run) if is_ours else checkpoint.locked(run)
+
+
+# How a training is watched, and how it saves memory: results are the same within rounding, apart
+# from what dropout draws for the parts of a batch.
+_MAY_CHANGE = {"evaluate_every", "save_every", "log_every", "compile"} | {
+    "recompute",
+    "accumulation",
+    "loss_slices",
+}
+
+
+def _origin(
+    model: GPT,
+    train_data: Corpus,
+    validation_data: Corpus | None,
+    config: TrainConfig,
+) -> dict[str, dict[str, object]]:
+    """What must not change when a run goes on."""
+    kept = config.to_dict()
+    training = {name: kept[name] for name in kept if name not in _MAY_CHANGE}
+    data = {"train": train_data.fingerprint}
+    if validation_data is not None:
+        data["validation"] = validation_data.fingerprint
+    return {"training": training, "model": model.config.to_dict(), "data": data}
+
+
+def _saved_state(
+    run: checkpoint.AnyPath | None, origin: Mapping[str, Mapping[str, object]]
+) -> checkpoint.State | None:
+    """The state to go on from, after what the run was begun with is found to be the same."""
+    if run is None:
+        return None
+    config = checkpoint.read_config(run)
+    begun = {part: config.get(part) for part in ("training", "model")}
+    begun["data"] = (config.get("data") or {}).get("fingerprints")
+    _check_same(run, begun, origin)
+    state = checkpoint.latest_state(run)
+    if state is not None:
+        begun = {part: json.loads(state.notes.get(part, "{}")) for part in origin}
+        _check_same(run, begun, origin)
+        for reason in state.damaged:
+            warnings.warn(f"passed over: {reason}", stacklevel=3)
+    return state
+
+
+def _check_same(
+    run: checkpoint.AnyPath,
+    begun: Mapping[str, Mapping[str, object] | None],
+    origin: Mapping[str, Mapping[str, object]],
+) -> None:
+    for part, settings in json.loads(json.dumps(origin)).items():
+        for name, now in settings.items():
+            then = (begun.get(part) or {}).get(name, now)
+            if name == "steps" and now > then:
+                continue
+            if then != now:
+                what = f"{name}={then!r} ({part}), not {now!r}"
+                if part == "data":
+                    what = f"other {name} data: fingerprint {then[:8]}…, now {now[:8]}…"
                 raise ValueError(
-                    f"{self.run} was begun with {name}={then.get(name)!r} ({part}), not "
-                    f"{now[name]!r}; go on with the former, or choose another folder"
+                    f"{os.fspath(run)} was begun with {what}; go on with the former, or choose "
+                    "another folder"
                 )
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): x
-        for name, x in tensors.items()
-        if name.startswith(prefix)
-    }
+def _monitor(
+    state: TrainingState,
+    saved: checkpoint.State | None,
+    corpus: Corpus,
+    config: TrainConfig,
+    run: checkpoint.AnyPath | None,
+    process: Process,
+    progress: bool,
+    board: bool,
+) -> Monitor:
+    """A monitor that knows what happened before."""
+    writes = run is not None and process.is_first
+    if run is not None:
+        read = partial(checkpoint.cut_log, step=state.step)
+        state.history.recall(
+            read(run) if writes else checkpoint.read_log(run),
+            n_steps=state.step,
+            bytes_per_token=corpus.bytes_per_token,
+            floor=corpus.floor,
+        )
+    peak = hardware.peak_flops(state.device)
+    monitor = Monitor(
+        n_steps=config.steps,
+        history=state.history,
+        look_every=config.log_every,
+        floor=corpus.floor,
+        log=partial(checkpoint.append_log, run) if writes else None,
+        flops_per_token=flops_per_token(state.model),
+        peak_flops=peak and peak * process.n_ranks,
+        progress=progress and process.is_first,
+        board=Path(run, "tensorboard") if board and writes else None,
+    )
+    if saved is not None:
+        monitor.note_save(saved.path)
+    return monitor
 
 
 @contextlib.contextmanager
 def _interruption(
-    run: Path | None, process: Process
+    run: checkpoint.AnyPath | None, process: Process
 ) -> Iterator[Callable[[int], bool]]:
-    """Within, Ctrl-C and SIGTERM are remembered until a step is done; a second one is not.
+    """Within, Ctrl-C, SIGTERM and SIGHUP are remembered until a step is done; a second is not.
 
     Yields:
         A function that tells, for the number of steps taken, whether to stop.
     """
-    came = False
+    came, before = [], {}
 
     def remember(number: int, frame: object) -> None:
-        nonlocal came
-        came = True
+        came.append(number)
+        restore()
+
+    def restore() -> None:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-    before = {}
-    if run is not None and threading.current_thread() is threading.main_thread():
-        for each in (signal.SIGINT, signal.SIGTERM):
-            before[each] = signal.signal(each, remember)
 
     def stop(n_taken: int) -> bool:
         if process.n_ranks == 1:
-            return came
+            return bool(came)
         # All must stop after the same step, and asking one another takes time.
-        return n_taken % 10 == 0 and distributed.any_of(came, process)
+        return n_taken % 10 == 0 and distributed.any_rank(bool(came), process)
 
+    if run is not None and threading.current_thread() is threading.main_thread():
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            each = getattr(signal, name, None)  # Windows knows no SIGHUP
+            ignored = signal.getsignal(each) is signal.SIG_IGN if each else True
+            if not ignored or name == "SIGINT":  # as `nohup` asks
+                before[each] = signal.signal(each, remember)
     try:
         yield stop
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        restore()

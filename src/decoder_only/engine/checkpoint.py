@@ -17,12 +17,16 @@ it finds. Chapter 9.
 import contextlib
 import hashlib
 import importlib.metadata
+import itertools
 import json
+import math
 import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,12 +38,15 @@ import torch
 from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
-from decoder_only.engine.files import write_atomically
+from decoder_only.data import END_OF_TEXT
+from decoder_only.engine.files import read_json, write_atomically
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 
 __all__ = [
+    "Run",
     "SavedRun",
+    "Saver",
     "State",
     "append_log",
     "create_run",
@@ -47,49 +54,110 @@ __all__ = [
     "latest_state",
     "load",
     "locked",
+    "new_folder",
+    "new_run",
     "provenance",
     "read_config",
     "read_log",
     "read_tensors",
     "save",
     "save_state",
+    "state_path",
     "write_tensors",
 ]
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
-WEIGHTS, LOG = "weights.safetensors", "log.jsonl"
+WEIGHTS, LOG, LOCK = "weights.safetensors", "log.jsonl", ".lock"
 FORMAT = "decoder-only run, format 1"
 
-_BLANK = "0" * 64
+AnyPath = str | os.PathLike[str]
+
+_BLANK = b"0" * 64
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+_STATE = re.compile(r"state-(\d{8,})\.safetensors")
+# The names that safetensors gives to number formats.
+_FORMATS = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+# ------------------------------------------------------------------------------------- the folder
 
 
 @dataclass(frozen=True)
-class SavedRun:
-    """What `load` finds in a run's folder.
+class Run:
+    """A run's folder while this process holds its lock: no other trains in it or replaces it.
 
     Attributes:
-        model: with its trained weights, in evaluation mode.
-        tokenizer: the one that the model was trained with.
-        config: config.json as plain data.
-        step: steps that the weights have been trained for.
+        folder: where it is. A `Run` can stand wherever a path can.
     """
 
-    model: GPT
-    tokenizer: BytePairTokenizer
-    config: dict[str, object]
-    step: int
+    folder: Path
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
 
 
-def create_run(
-    folder: str | Path,
+@contextlib.contextmanager
+def locked(folder: AnyPath) -> Iterator[Run]:
+    """Keep other processes from training in a folder meanwhile.
+
+    The operating system holds the lock, and lets go of it however the process ends.
+
+    Raises:
+        OSError: another process has it, or the folder cannot be written.
+    """
+    folder = Path(folder)
+    with _explained(folder):
+        file = (folder / LOCK).open("ab")
+    with file:
+        try:
+            _lock(file)
+        except OSError as error:
+            raise OSError(
+                f"another process is training in {folder}; stop it, or choose another folder"
+            ) from error
+        yield Run(folder)
+
+
+def _lock(file: BinaryIO) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"cannot write into {folder}: {error.strerror or error}; choose another folder"
+        ) from error
+
+
+@contextlib.contextmanager
+def new_run(
+    folder: AnyPath,
     *,
     model_config: GPTConfig,
     tokenizer: BytePairTokenizer,
     details: Mapping[str, object] | None = None,
     overwrite: bool = False,
-) -> Path:
-    """Begin a run's folder: config.json and tokenizer.json, which then never change.
+) -> Iterator[Run]:
+    """Begin a run's folder, and keep it locked: config.json and tokenizer.json never change.
 
     Args:
         folder: new or empty; its parents are made.
@@ -98,34 +166,58 @@ def create_run(
         details: plain data for config.json, such as the training's settings.
         overwrite: take the place of a run that is in the folder already.
 
-    Returns:
-        The folder.
+    Yields:
+        The folder, to be handed to `train`.
 
     Raises:
-        OSError: the folder holds a run and `overwrite` is False, holds anything else, or cannot
-            be written. Nothing was changed then.
+        OSError: the folder holds a run and `overwrite` is False, holds anything else, cannot be
+            written, or another process trains in it. Nothing was deleted then.
     """
     folder = Path(folder)
     _check_free(folder, overwrite)
-    config = {
-        "format": FORMAT,
-        "model": model_config.to_dict(),
-        **(details or {}),
-        "provenance": provenance(),
-    }
-    try:
+    with _explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        # The weights go first: a folder without them is plainly unfinished.
-        for old in (folder / WEIGHTS, *_states(folder), folder / LOG):
-            old.unlink(missing_ok=True)
-        write_atomically(folder / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
-        tokenizer.save(folder / TOKENIZER)
-    except OSError as error:
-        reason = error.strerror or error
-        raise OSError(
-            f"cannot write into {folder}: {reason}; choose another folder"
-        ) from error
-    return folder
+    with locked(folder) as run:
+        _check_free(folder, overwrite)  # again: another process may have been faster
+        config = {
+            "format": FORMAT,
+            "model": model_config.to_dict(),
+            **(details or {}),
+            "provenance": provenance(),
+        }
+        with _explained(folder):
+            # The weights go first: a folder without them is plainly unfinished.
+            for old in (folder / WEIGHTS, *_states(folder), folder / LOG):
+                old.unlink(missing_ok=True)
+            content = json.dumps(config, indent=2).encode() + b"\n"
+            write_atomically(folder / CONFIG, content)
+            tokenizer.save(folder / TOKENIZER)
+        yield run
+
+
+def create_run(folder: AnyPath, **settings: object) -> Path:
+    """Begin a run's folder as `new_run` does, and leave it unlocked.
+
+    Returns:
+        The folder.
+    """
+    with new_run(folder, **settings) as run:
+        return run.folder
+
+
+def new_folder(parent: AnyPath, name: str) -> Path:
+    """Make the first of NAME-1, NAME-2, … that is not there; no two processes get the same.
+
+    Raises:
+        OSError: the parent cannot be written.
+    """
+    parent = Path(parent)
+    with _explained(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            with contextlib.suppress(FileExistsError):
+                (parent / f"{name}-{number}").mkdir()
+                return parent / f"{name}-{number}"
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:
@@ -138,7 +230,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
             raise FileExistsError(
                 f"{folder} already holds a run; choose another folder, or allow overwriting"
             )
-    elif names := sorted(path.name for path in folder.iterdir()):
+    elif names := sorted(path.name for path in folder.iterdir() if path.name != LOCK):
         raise FileExistsError(
             f"{folder} holds something that is not a run ({', '.join(names[:3])}, …); "
             "choose a new or empty folder"
@@ -147,13 +239,38 @@ def _check_free(folder: Path, overwrite: bool) -> None:
 
 def _is_run(folder: Path) -> bool:
     try:
-        return json.loads((folder / CONFIG).read_bytes())["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError):
+        return bool(read_config(folder))
+    except (OSError, ValueError):
         return False
 
 
+def read_config(folder: AnyPath) -> dict[str, object]:
+    """config.json of a run, as plain data.
+
+    Raises:
+        FileNotFoundError: the folder holds no run.
+        ValueError: the file is damaged.
+    """
+    path = Path(folder) / CONFIG
+    nothing = f"{folder} holds no run; give a folder that `train` made"
+    if not path.is_file():
+        raise FileNotFoundError(nothing)
+    try:
+        config = read_json(path)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; put a copy in its place, or delete {folder} and train again"
+        ) from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise FileNotFoundError(f"{nothing} ({path} is of another program)")
+    return config
+
+
+# -------------------------------------------------------------------------------- states, weights
+
+
 def save(
-    folder: str | Path, weights: nn.Module | Mapping[str, Tensor], *, step: int
+    folder: AnyPath, weights: nn.Module | Mapping[str, Tensor], *, step: int
 ) -> None:
     """Write a run's weights, in place of those that were there.
 
@@ -189,14 +306,14 @@ class State:
 
 
 def save_state(
-    folder: str | Path,
+    folder: AnyPath,
     tensors: Mapping[str, Tensor],
     *,
     step: int,
     notes: Mapping[str, str] | None = None,
     keep: int = 2,
 ) -> Path:
-    """Write everything that a training needs to go on from a step.
+    """Write everything that a training needs to go on from a step, after its log.
 
     Args:
         folder: made by `create_run`.
@@ -212,11 +329,14 @@ def save_state(
         OSError: it could not be written, with the last good state named. Nothing else changed.
     """
     folder = Path(folder)
-    path = folder / f"state-{step:08d}.safetensors"
+    path = state_path(folder, step)
     for leftover in folder.glob(".*.part"):  # of a process that was killed while saving
         leftover.unlink(missing_ok=True)
     older = [state for state in _states(folder) if state != path]
     try:
+        if (folder / LOG).exists():
+            with (folder / LOG).open("rb") as log:
+                os.fsync(log.fileno())
         write_tensors(path, tensors, notes={**(notes or {}), **_seal(folder, step)})
     except OSError as error:
         rest = f"the last good state is {older[-1]}" if older else "no state was saved"
@@ -228,29 +348,77 @@ def save_state(
     return path
 
 
-def latest_state(folder: str | Path) -> State | None:
+def state_path(folder: AnyPath, step: int) -> Path:
+    """The file of the state after so many steps."""
+    return Path(folder, f"state-{step:08d}.safetensors")
+
+
+class Saver:
+    """Writes in a thread of its own, one file after another, so that training need not wait.
+
+    Whoever hands over tensors must not change them any more. On leaving the context everything
+    is written, and what went wrong is raised.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._pending: Future | None = None
+
+    def submit(self, write: Callable[[], object]) -> None:
+        """Begin to write, as soon as what was begun before is done.
+
+        Raises:
+            OSError: what was begun before could not be written.
+        """
+        self.wait()
+        self._pending = self._thread.submit(write)
+
+    def wait(self) -> None:
+        """Return once everything is written; raise what went wrong."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def __enter__(self) -> "Saver":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+        self.wait()
+
+
+def latest_state(folder: AnyPath) -> State | None:
     """The newest state of a run that is whole, or None if the run has not saved any.
 
     Raises:
         ValueError: there are states, but all are damaged.
+        OSError: they cannot be read.
     """
-    damaged = []
-    for path in reversed(_states(Path(folder))):
+    folder, damaged = Path(folder), []
+    for path in reversed(_states(folder)):
         try:
             tensors, notes = read_tensors(path)
-            _check_seal(Path(folder), notes)
+            step = _check_seal(folder, notes, path)
         except ValueError as error:
             damaged.append(str(error))
         else:
-            return State(int(notes["step"]), tensors, notes, path, tuple(damaged))
+            return State(step, tensors, notes, path, tuple(damaged))
     if damaged:
-        raise ValueError("no state can be used: " + "; ".join(damaged))
+        raise ValueError(
+            f"no state can be used: {'; '.join(damaged)}; delete the states of {folder}, and the "
+            "training begins anew"
+        )
     return None
 
 
 def _states(folder: Path) -> list[Path]:
     """The files of all states, the oldest first."""
-    return sorted(folder.glob("state-*.safetensors"))
+    found = [path for path in folder.glob("state-*") if _STATE.fullmatch(path.name)]
+    return sorted(found, key=_step_of)
+
+
+def _step_of(path: Path) -> int:
+    return int(_STATE.fullmatch(path.name)[1])
 
 
 def _seal(folder: Path, step: int) -> dict[str, str]:
@@ -258,7 +426,10 @@ def _seal(folder: Path, step: int) -> dict[str, str]:
     return {**sums, "format": FORMAT, "step": str(step)}
 
 
-def _check_seal(folder: Path, notes: Mapping[str, str]) -> None:
+def _check_seal(folder: Path, notes: Mapping[str, str], path: Path) -> int:
+    """Refuse what belongs to other files than those beside it; return the steps taken."""
+    if notes.get("format") != FORMAT or not str(notes.get("step")).isdecimal():
+        raise ValueError(f"{path} is not of this version of decoder-only; delete it")
     for name in (CONFIG, TOKENIZER):
         if not (folder / name).exists():
             raise FileNotFoundError(
@@ -269,39 +440,27 @@ def _check_seal(folder: Path, notes: Mapping[str, str]) -> None:
                 f"{folder / name} is damaged or has been changed since the weights were saved; "
                 "restore it, or train again"
             )
+    return int(notes["step"])
 
 
-@contextlib.contextmanager
-def locked(folder: str | Path) -> Iterator[None]:
-    """Keep other processes from training in a folder meanwhile.
+@dataclass(frozen=True)
+class SavedRun:
+    """What `load` finds in a run's folder.
 
-    The operating system holds the lock, and lets go of it however the process ends.
-
-    Raises:
-        OSError: another process has it.
+    Attributes:
+        model: with its trained weights, in evaluation mode.
+        tokenizer: the one that the model was trained with.
+        config: config.json as plain data.
+        step: steps that the weights have been trained for.
     """
-    with (Path(folder) / ".lock").open("ab") as file:
-        try:
-            _lock(file)
-        except OSError as error:
-            raise OSError(
-                f"another process is training in {folder}; stop it, or choose another folder"
-            ) from error
-        yield
+
+    model: GPT
+    tokenizer: BytePairTokenizer
+    config: dict[str, object]
+    step: int
 
 
-def _lock(file: BinaryIO) -> None:
-    if os.name == "nt":
-        import msvcrt
-
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def load(folder: str | Path, *, device: torch.device | None = None) -> SavedRun:
+def load(folder: AnyPath, *, device: torch.device | None = None) -> SavedRun:
     """The model and tokenizer of a run's folder, on the CPU or the device given.
 
     Of a training that is done, its weights; of one that is not, those of its newest state.
@@ -313,133 +472,231 @@ def load(folder: str | Path, *, device: torch.device | None = None) -> SavedRun:
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder; give one that `train` made")
-    if (folder / WEIGHTS).exists():
-        tensors, notes = read_tensors(folder / WEIGHTS)
-        _check_seal(folder, notes)
-        step = int(notes["step"])
-    elif not _is_run(folder):
-        raise FileNotFoundError(
-            f"{folder} holds no run; give a folder that `train` made"
-        )
-    elif state := latest_state(folder):
-        own = {n: x for n, x in state.tensors.items() if n.startswith("model.")}
-        tensors = {name.removeprefix("model."): x for name, x in own.items()}
-        step = state.step
-    else:
-        raise FileNotFoundError(
-            f"{folder} holds a run without weights: it ended before a save"
-        )
-    config = json.loads((folder / CONFIG).read_bytes())
+    tensors, step = _newest_weights(folder)
+    config = read_config(folder)
     model = _model_from(tensors, config, folder).eval()
+    tokenizer = BytePairTokenizer.load(folder / TOKENIZER)
+    most = model.config.vocab_size
+    if END_OF_TEXT not in tokenizer.special_tokens or tokenizer.vocab_size > most:
+        raise ValueError(
+            f"{folder / TOKENIZER} does not fit the model, which needs {END_OF_TEXT} and knows "
+            f"{most} tokens: {tokenizer!r:.200}"
+        )
     return SavedRun(
         model=model if device is None else model.to(device),
-        tokenizer=BytePairTokenizer.load(folder / TOKENIZER),
+        tokenizer=tokenizer,
         config=config,
         step=step,
     )
 
 
+def _newest_weights(folder: Path) -> tuple[dict[str, Tensor], int]:
+    path, states = folder / WEIGHTS, _states(folder)
+    step = -1
+    if path.exists():
+        try:
+            tensors, notes = read_tensors(path)
+        except ValueError as error:
+            advice = "the newest state is used instead" if states else "train again"
+            raise ValueError(f"{error}; delete {path}, and {advice}") from error
+        step = _check_seal(folder, notes, path)
+    if states and _step_of(states[-1]) > step:  # it was trained on since
+        state = latest_state(folder)
+        for reason in state.damaged:
+            warnings.warn(f"passed over: {reason}", stacklevel=3)
+        own = {n: x for n, x in state.tensors.items() if n.startswith("model.")}
+        return {n.removeprefix("model."): x for n, x in own.items()}, state.step
+    if step < 0:
+        read_config(folder)
+        raise FileNotFoundError(
+            f"{folder} holds a run without weights: it ended before a save"
+        )
+    return tensors, step
+
+
 def _model_from(tensors: dict[str, Tensor], config: dict, folder: Path) -> GPT:
+    misfit = f"the weights in {folder} do not fit the model in {CONFIG}: "
     try:
-        # Its first weights are drawn only to be replaced.
-        with torch.random.fork_rng(devices=[]):
-            model = GPT(GPTConfig(**config["model"]))
-        missing, unexpected = model.load_state_dict(tensors, strict=False)
-    except (TypeError, ValueError, RuntimeError) as error:
+        model_config = GPTConfig(**config["model"])
+        # Counted first: a file that claims a billion blocks shall not be believed.
+        n_blocks = len({n.split(".")[1] for n in tensors if n.startswith("blocks.")})
+        if n_blocks != model_config.n_layers:
+            raise ValueError(
+                f"{misfit}blocks.0 to blocks.{n_blocks - 1}, not {model_config.n_layers} blocks"
+            )
+        with torch.device("meta"):
+            wanted = {n: x.shape for n, x in GPT(model_config).state_dict().items()}
+    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        if misfit in str(error):
+            raise
         raise ValueError(
             f"{folder} was written by another version of this package: {error}"
         ) from error
-    if missing or unexpected:
-        raise ValueError(
-            f"the weights in {folder} do not fit the model in {CONFIG}: missing {sorted(missing)}, "
-            f"unexpected {sorted(unexpected)}"
-        )
+    found = {name: x.shape for name, x in tensors.items()}
+    if different := sorted(
+        n for n in wanted.keys() | found.keys() if wanted.get(n) != found.get(n)
+    ):
+        name = different[0]
+        shapes = [tuple(x) if x else None for x in (found.get(name), wanted.get(name))]
+        raise ValueError(f"{misfit}{name} has shape {shapes[0]}, not {shapes[1]}")
+    # Its first weights are drawn only to be replaced.
+    with torch.random.fork_rng(devices=[]):
+        model = GPT(model_config)
+    model.load_state_dict(tensors)
     return model
 
 
 def write_tensors(
-    path: str | Path, tensors: Mapping[str, Tensor], *, notes: Mapping[str, str]
+    path: AnyPath, tensors: Mapping[str, Tensor], *, notes: Mapping[str, str]
 ) -> None:
     """Write tensors as one safetensors file that carries its own SHA-256.
 
-    The checksum covers every byte of the file, with zeros in its own place.
+    The checksum covers every byte of the file, with zeros in its own place. Nothing is copied
+    that lies in CPU memory already: the bytes are read twice, for the checksum and to be written.
 
     Args:
         path: the file; the old one stays until the new one is whole.
         tensors: by name.
         notes: what else the file's header should say.
     """
-    tensors = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()
+    names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
+    header: dict[str, object] = {
+        "__metadata__": {**notes, "sha256": _BLANK.decode()},
     }
-    content = safetensors.torch.save(tensors, metadata={**notes, "sha256": _BLANK})
-    digest = _sha256(content)
-    sealed = content.replace(
-        f'"sha256":"{_BLANK}"'.encode(), f'"sha256":"{digest}"'.encode(), 1
+    pieces, end = [], 0
+    for name in names:
+        tensor = tensors[name].detach().cpu().contiguous()
+        begin, end = end, end + tensor.nbytes
+        header[name] = {
+            "dtype": _FORMATS[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+        pieces.append(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+    said = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    said += b" " * (-len(said) % 8)
+    said = len(said).to_bytes(8, "little") + said
+    digest = hashlib.sha256(said)
+    for piece in pieces:
+        digest.update(piece)
+    said = said.replace(
+        b'"sha256":"%s"' % _BLANK, b'"sha256":"%s"' % digest.hexdigest().encode(), 1
     )
-    write_atomically(Path(path), sealed)
+    write_atomically(Path(path), [said, *pieces])
 
 
-def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(path: AnyPath) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the notes of a file that `write_tensors` wrote.
 
     Raises:
         ValueError: another program wrote the file, or a byte of it has changed.
     """
     content = Path(path).read_bytes()
-    header = content[8 : 8 + int.from_bytes(content[:8], "little")]
-    found = _DIGEST.search(header)
+    body = min(8 + int.from_bytes(content[:8], "little"), len(content))
+    found = _DIGEST.search(content, 8, body)
     if found is None:
         raise ValueError(
             f"{path} is damaged, or was not written by decoder-only: no checksum"
         )
-    blank = f'"sha256":"{_BLANK}"'.encode()
-    if _sha256(content.replace(found[0], blank, 1)) != found[1].decode():
+    digest = hashlib.sha256(memoryview(content)[: found.start(1)])
+    digest.update(_BLANK)
+    digest.update(memoryview(content)[found.end(1) :])
+    if digest.hexdigest() != found[1].decode():
         raise ValueError(f"{path} is damaged: its bytes do not match its checksum")
-    return safetensors.torch.load(content), json.loads(header)["__metadata__"]
+    try:
+        notes = dict(json.loads(content[8:body])["__metadata__"])
+        return safetensors.torch.load(content), notes
+    except Exception as error:  # sealed, but by another hand: anything may be wrong
+        raise ValueError(f"{path} was not written by decoder-only: {error}") from error
 
 
-def read_config(folder: str | Path) -> dict[str, object]:
-    """config.json of a run, as plain data.
+# ---------------------------------------------------------------------------------------- the log
+
+
+def read_log(folder: AnyPath) -> list[dict[str, object]]:
+    """A run's log, a record for each line, each with its step.
+
+    A damaged line is left out with a warning; the last one, if it was cut short, without.
 
     Raises:
-        FileNotFoundError: the folder holds no run.
+        OSError: it cannot be read.
     """
-    if not _is_run(Path(folder)):
-        raise FileNotFoundError(
-            f"{folder} holds no run; give a folder that `train` made"
+    records, damaged = _parse(_log_lines(folder))
+    if damaged:
+        warnings.warn(
+            f"{Path(folder) / LOG}: {len(damaged)} damaged lines were left out",
+            stacklevel=2,
         )
-    return json.loads((Path(folder) / CONFIG).read_bytes())
-
-
-def read_log(folder: str | Path) -> list[dict[str, object]]:
-    """A run's log, a record for each line. A last line that was cut short is left out."""
-    path = Path(folder) / LOG
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    records = []
-    for number, line in enumerate(lines, 1):
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            if number < len(lines):
-                raise ValueError(
-                    f"{path} is damaged: line {number} is not JSON"
-                ) from None
     return records
 
 
-def cut_log(folder: str | Path, *, step: int) -> list[dict[str, object]]:
-    """Take back what the log says of later steps, and return the rest."""
-    kept = [record for record in read_log(folder) if record["step"] <= step]
-    content = "".join(json.dumps(record) + "\n" for record in kept)
-    write_atomically(Path(folder) / LOG, content.encode())
+def cut_log(folder: AnyPath, *, step: int) -> list[dict[str, object]]:
+    """Take back what the log says of later steps, and return the rest.
+
+    Damaged lines are moved to a file beside it, with a warning.
+    """
+    path, lines = Path(folder) / LOG, _log_lines(folder)
+    records, damaged = _parse(lines)
+    if damaged:
+        aside = path.with_suffix(".damaged")
+        write_atomically(aside, b"".join(damaged))
+        warnings.warn(
+            f"{len(damaged)} damaged lines of {path} were moved to {aside}",
+            stacklevel=2,
+        )
+    kept = [record for record in records if record["step"] <= step]
+    content = "".join(json.dumps(record) + "\n" for record in kept).encode()
+    if content != b"".join(lines):
+        write_atomically(path, content)
     return kept
 
 
-def append_log(folder: str | Path, record: Mapping[str, object]) -> None:
-    """Add one line to a run's log."""
-    with (Path(folder) / LOG).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+def append_log(folder: AnyPath, *records: Mapping[str, object]) -> None:
+    """Add lines to a run's log.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = Path(folder) / LOG
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in records)
+    except OSError as error:
+        raise OSError(
+            f"cannot write {path}: {error.strerror or error}; make room, and go on from the last "
+            "state"
+        ) from error
+
+
+def _log_lines(folder: AnyPath) -> list[bytes]:
+    path = Path(folder) / LOG
+    return path.read_bytes().splitlines(keepends=True) if path.exists() else []
+
+
+def _parse(lines: list[bytes]) -> tuple[list[dict[str, object]], list[bytes]]:
+    """Records, and damaged lines; not the last one, which a killed process may have cut short."""
+    records, damaged = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            # A step is what places a record; all else that is measured is a number.
+            if type(record["step"]) is not int or not 0 <= record["step"] < 2**31:
+                raise ValueError("no step")
+            if not all(map(_is_measured, record.values())):
+                raise ValueError("no number")
+            records.append(record)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            if number < len(lines):
+                damaged.append(line)
+    return records, damaged
+
+
+def _is_measured(value: object) -> bool:
+    number = isinstance(value, int | float)  # True and False, too
+    return value is None or (number and not 1e30 <= abs(value) < math.inf)
+
+
+# ------------------------------------------------------------------------------------- provenance
 
 
 def provenance() -> dict[str, object]:

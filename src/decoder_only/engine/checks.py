@@ -26,4 +26,4 @@ def require(name: str, value: Any, holds: Callable[[Any], bool], wanted: str) ->
     except (TypeError, ValueError):
         fine = False
     if not fine:
-        raise ValueError(f"{name}={value!r} cannot work: it must be {wanted}")
+        raise ValueError(f"{name}={value!r:.200} cannot work: it must be {wanted}")

@@ -2,15 +2,16 @@
 
     torchrun --nproc-per-node 8 -m decoder_only train ...
 
-starts eight processes that differ by their rank. Each takes its rows of the global batch, and
-before the weights move the gradients are averaged. "ddp" keeps a whole model in each process;
-"fsdp" spreads weights, gradients and optimizer state over them. The model does not know: it is
-handed in, and comes back as what to call. Chapter 9.
+starts a process group of eight, which differ by their rank. Each takes its rows of the global
+batch, and before the weights move the gradients are averaged, by an all-reduce. "ddp" (data
+parallel) keeps a whole model in each process; "fsdp" (fully sharded data parallel) shards weights,
+gradients and optimizer state over them. The model does not know: it is handed in, and comes back
+as what to call. Chapter 9.
 """
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,17 +19,23 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from decoder_only.engine import hardware
+
 __all__ = [
     "ALONE",
     "STRATEGIES",
     "Process",
-    "agreed",
-    "any_of",
-    "joined",
-    "spread_like",
-    "synchronizing",
-    "total",
-    "whole",
+    "all_gather",
+    "all_reduce_sum",
+    "any_rank",
+    "as_shard_of",
+    "broadcast",
+    "distribute_like",
+    "full_tensor",
+    "gather_to_cpu",
+    "gradient_sync",
+    "local_tensor",
+    "process_group",
     "wrap",
 ]
 
@@ -38,11 +45,11 @@ STRATEGIES = ("ddp", "fsdp")
 
 @dataclass(frozen=True)
 class Process:
-    """This process among its fellows.
+    """This process among those of its group.
 
     Attributes:
         rank: its number, from 0.
-        n_ranks: how many there are.
+        n_ranks: how many there are, the world size.
         local_rank: its number on this machine, hence the GPU that it takes.
     """
 
@@ -60,22 +67,28 @@ ALONE = Process()
 
 
 @contextlib.contextmanager
-def joined(device_type: str) -> Iterator[Process]:
+def process_group(device_type: str) -> Iterator[Process]:
     """Join the processes that `torchrun` started; alone if it did not.
 
     The one place that reads the variables which torchrun sets.
 
     Args:
         device_type: "cuda" talks through NCCL, all else through gloo.
+
+    Raises:
+        ValueError: if only some of the variables are set.
     """
-    if "WORLD_SIZE" not in os.environ:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    given = {name: os.environ.get(name, "") for name in names}
+    if not given["WORLD_SIZE"]:
         yield ALONE
         return
-    process = Process(
-        rank=int(os.environ["RANK"]),
-        n_ranks=int(os.environ["WORLD_SIZE"]),
-        local_rank=int(os.environ["LOCAL_RANK"]),
-    )
+    if missing := [name for name in names if not given[name].isdecimal()]:
+        raise ValueError(
+            f"WORLD_SIZE={given['WORLD_SIZE']} is set in the environment, but {missing[0]} is not "
+            "a number; start several processes with torchrun, or one with WORLD_SIZE unset"
+        )
+    process = Process(*(int(given[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
     if device_type == "cuda":
         torch.cuda.set_device(process.local_rank)
     dist.init_process_group("nccl" if device_type == "cuda" else "gloo")
@@ -85,58 +98,86 @@ def joined(device_type: str) -> Iterator[Process]:
         dist.destroy_process_group()
 
 
-def wrap(model: nn.Module, process: Process, strategy: str = "ddp") -> nn.Module:
-    """What to call in place of the model, so that gradients are averaged over the processes.
+def wrap(
+    module: nn.Module,
+    process: Process,
+    strategy: str = "ddp",
+    *,
+    blocks: Iterable[nn.Module] = (),
+) -> nn.Module:
+    """What to call in place of a module, so that gradients are averaged over the processes.
 
     Args:
-        model: on this process's device, the same in all. "fsdp" changes its parameters in place.
-        process: this one; alone, the model itself is returned.
+        module: what returns the loss. "ddp" wants it on this process's device. "fsdp" shards its
+            parameters in place, from the CPU or from the meta device, so that no GPU ever holds
+            all of them; the first process's values count.
+        process: this one; alone, the module itself is returned.
         strategy: "ddp" or "fsdp".
-
-    Raises:
-        ValueError: for another strategy.
+        blocks: parts whose weights "fsdp" gathers one at a time.
 
     Source: Li et al. (2020) for "ddp"; Rajbhandari et al. (2020) and Zhao et al. (2023) for
     "fsdp"; both through torch.distributed.
     """
-    if strategy not in STRATEGIES:
-        raise ValueError(
-            f"strategy={strategy!r} is unknown; choose one of {', '.join(STRATEGIES)}"
-        )
     if process.n_ranks == 1:
-        return model
+        return module
     if strategy == "ddp":
-        return nn.parallel.DistributedDataParallel(model)
+        return nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True)
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.tensor import distribute_tensor
 
-    mesh = init_device_mesh(next(model.parameters()).device.type, (process.n_ranks,))
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    return model
+    device = _device(process)
+    mesh = init_device_mesh(device.type, (process.n_ranks,))
+    number_format = hardware.multiplying_format(device)
+    # Gathered in 16 bits where those multiply without a loss scale, summed in float32.
+    is_short = number_format == torch.bfloat16
+    policy = MixedPrecisionPolicy(
+        param_dtype=number_format if is_short else None, reduce_dtype=torch.float32
+    )
+    values = {name: p.detach() for name, p in module.named_parameters()}
+    buffers = dict(module.named_buffers())
+    module.to("meta")
+    for part in (*blocks, module):
+        fully_shard(part, mesh=mesh, mp_policy=policy)
+    module.to_empty(device=device)
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            value = values[name]
+            if process.is_first:
+                value = value.to(device)
+            else:
+                value = torch.empty(value.shape, dtype=value.dtype, device=device)
+            p.copy_(distribute_tensor(value, mesh, p.placements))
+        for name, buffer in module.named_buffers():
+            buffer.copy_(buffers[name])
+    return module
+
+
+def _device(process: Process) -> torch.device:
+    is_cuda = dist.get_backend() == "nccl"
+    return torch.device("cuda", process.local_rank) if is_cuda else torch.device("cpu")
 
 
 @contextlib.contextmanager
-def synchronizing(wrapped: nn.Module, wanted: bool) -> Iterator[None]:
-    """Within, a backward pass averages gradients over the processes, or leaves that for later."""
-    if isinstance(wrapped, nn.parallel.DistributedDataParallel) and not wanted:
+def gradient_sync(wrapped: nn.Module, enabled: bool) -> Iterator[None]:
+    """Within, backward averages gradients over the processes, or leaves that for later."""
+    if isinstance(wrapped, nn.parallel.DistributedDataParallel) and not enabled:
         with wrapped.no_sync():
             yield
         return
     if hasattr(wrapped, "set_requires_gradient_sync"):
-        wrapped.set_requires_gradient_sync(wanted)
+        wrapped.set_requires_gradient_sync(enabled)
     yield
 
 
-def total(x: Tensor, process: Process) -> Tensor:
+def all_reduce_sum(x: Tensor, process: Process) -> Tensor:
     """The sum of a tensor over all processes, in each of them."""
     if process.n_ranks > 1:
         dist.all_reduce(x)
     return x
 
 
-def agreed(value: Value, process: Process) -> Value:
+def broadcast(value: Value, process: Process) -> Value:
     """The first process's value, in all of them."""
     if process.n_ranks == 1:
         return value
@@ -145,24 +186,66 @@ def agreed(value: Value, process: Process) -> Value:
     return box[0]
 
 
-def any_of(flag: bool, process: Process) -> bool:
+def any_rank(flag: bool, process: Process) -> bool:
     """Whether any process says yes. All must ask together."""
     if process.n_ranks == 1:
         return flag
-    device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
-    return bool(total(torch.tensor(float(flag), device=device), process) > 0)
+    return bool(
+        all_reduce_sum(torch.tensor(float(flag), device=_device(process)), process) > 0
+    )
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """A tensor in one piece. One that is spread is gathered: all processes must ask together."""
-    gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
-    return tensor if gather is None else gather()
+def all_gather(x: Tensor, process: Process) -> Tensor:
+    """The tensors of all processes, of one shape, joined along their first dimension."""
+    joined = x.new_empty((process.n_ranks * x.shape[0], *x.shape[1:]))
+    dist.all_gather(list(joined.chunk(process.n_ranks)), x.contiguous())
+    return joined
 
 
-def spread_like(target: Tensor, x: Tensor) -> Tensor:
-    """A whole tensor, spread as the target is."""
-    if not hasattr(target, "full_tensor"):
+def full_tensor(tensor: Tensor) -> Tensor:
+    """A tensor in one piece. A sharded one is gathered: all processes must ask together."""
+    return tensor.full_tensor() if _is_sharded(tensor) else tensor
+
+
+def local_tensor(tensor: Tensor) -> Tensor:
+    """This process's shard of a tensor, sharing its memory; all of it where it is not sharded."""
+    return tensor.to_local() if _is_sharded(tensor) else tensor
+
+
+def as_shard_of(target: Tensor, x: Tensor) -> Tensor:
+    """What `local_tensor` gave, as the sharded tensor that it came from."""
+    if not _is_sharded(target):
         return x
-    from torch.distributed.tensor import distribute_tensor
+    from torch.distributed.tensor import DTensor
 
-    return distribute_tensor(x, target.device_mesh, target.placements)
+    where = (target.device_mesh, target.placements)
+    sizes = {"shape": target.shape, "stride": target.stride()}
+    return DTensor.from_local(x, *where, run_check=False, **sizes)
+
+
+def distribute_like(target: Tensor, x: Tensor) -> Tensor:
+    """A full tensor that every process holds, sharded as the target is, without communication."""
+    if not _is_sharded(target):
+        return x
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = target.device_mesh
+    replicated = DTensor.from_local(x, mesh, [Replicate()], run_check=False)
+    return replicated.redistribute(placements=target.placements)
+
+
+def gather_to_cpu(tensors: Mapping[str, Tensor], process: Process) -> dict[str, Tensor]:
+    """Copies in the first process's CPU memory, gathered one after another; none in the others.
+
+    No device ever holds more than one gathered tensor.
+    """
+    copies = {}
+    for name, tensor in sorted(tensors.items()):  # the same order in all processes
+        whole = full_tensor(tensor.detach())
+        if process.is_first:
+            copies[name] = whole.to("cpu", copy=True)
+    return copies
+
+
+def _is_sharded(tensor: Tensor) -> bool:
+    return hasattr(tensor, "full_tensor")

@@ -7,21 +7,30 @@ Chapter 9.
 
 import contextlib
 import hashlib
+import json
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["sha256_of_file", "sync_folder", "write_atomically"]
+__all__ = ["read_json", "reading", "sha256_of_file", "sync_folder", "write_atomically"]
+
+_LARGEST_JSON = 2**25
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
     """Replace a file as a whole: written aside, forced onto the disk, renamed.
 
     Only one process may write a path at a time.
+
+    Args:
+        path: the file.
+        content: all of it, or its pieces in order, so that no copy of the whole is made.
     """
     aside = path.with_name(f".{path.name}.part")
     try:
         with aside.open("wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
@@ -46,3 +55,54 @@ def sha256_of_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Make one line that names the file of whatever fails on what it says.
+
+    A stranger's file may hold a list where a number is due. That is looked at where the number
+    is used, and not again here.
+
+    Raises:
+        ValueError: something failed that belongs to values, and not to the disk.
+    """
+    try:
+        yield
+    except (
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        said = str(error).partition("\n")[0]
+        if path.name in said:
+            raise
+        kind = f"{type(error).__name__}: " if isinstance(error, LookupError) else ""
+        raise ValueError(
+            f"{path} is damaged, or from another version: {kind}{said:.300}"
+        ) from error
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds. It may come from a stranger: nothing is read for ever.
+
+    Raises:
+        FileNotFoundError: there is no such file, or it is a folder, a device or a pipe.
+        ValueError: it is no JSON, or has more than 32 MB.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    with path.open("rb") as file:
+        content = file.read(_LARGEST_JSON + 1)
+    try:
+        if len(content) > _LARGEST_JSON:
+            raise ValueError("it is larger than 32 MB")
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError(f"{path} is damaged: its lists are nested too deep") from None
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is no JSON file, or a damaged or truncated one: {error}"
+        ) from None

@@ -14,7 +14,9 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from torch import Tensor
 
 __all__ = [
     "DEVICES",
@@ -23,10 +25,13 @@ __all__ = [
     "choose_device",
     "compiled",
     "describe",
+    "forked_generators",
     "has_native_bfloat16",
     "known_device",
     "multiplying_format",
     "peak_flops",
+    "seed_generators",
+    "send",
 ]
 
 
@@ -104,6 +109,32 @@ def autocast(device: torch.device) -> contextlib.AbstractContextManager:
     return torch.autocast(device.type, dtype=number_format)
 
 
+def send(x: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the CPU on its way to the device, in one copy that nothing waits for.
+
+    A GPU copies while it computes only out of pinned memory, and only what is contiguous.
+    """
+    if device.type == "cuda":
+        x = x.contiguous().pin_memory()
+    return x.to(device, non_blocking=True)
+
+
+def seed_generators(*numbers: int) -> None:
+    """Seed torch's global generators, which dropout draws from, by whole numbers that all count.
+
+    The CPU's generator reads 32 bits of its seed only, so the numbers are hashed down, not joined.
+    """
+    state = np.random.SeedSequence(numbers).generate_state(1, np.uint64)
+    torch.manual_seed(int(state[0]))
+
+
+def forked_generators(device: torch.device) -> contextlib.AbstractContextManager:
+    """A context that leaves torch's global generators, the CPU's and the device's, as they were."""
+    if device.type == "cpu":
+        return torch.random.fork_rng(devices=[])
+    return torch.random.fork_rng(devices=[device], device_type=device.type)
+
+
 @dataclass(frozen=True)
 class Device:
     """What a device can do at most, by its maker's data sheet.
@@ -159,21 +190,22 @@ def peak_flops(device: torch.device) -> float | None:
 def compiled(function: Callable) -> Callable:
     """The function through `torch.compile`; if that fails at the first call, as it was.
 
-    A warning then says why. A mistake of the function itself is raised by its second run.
+    A warning then says why. A mistake of the function itself is raised by its second run. Each
+    shape of its arguments is compiled for itself, because those of training do not change.
     """
     ready = None
-    fast = torch.compile(function)
+    fast = torch.compile(function, dynamic=False)
 
-    def call(*arguments: object) -> object:
+    def call(*arguments: object, **settings: object) -> object:
         nonlocal ready
         if ready is not None:
-            return ready(*arguments)
+            return ready(*arguments, **settings)
         try:
-            returned = fast(*arguments)
+            returned = fast(*arguments, **settings)
             ready = fast
         except Exception as error:
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            returned = function(*arguments)
+            returned = function(*arguments, **settings)
             ready = function
             warnings.warn(
                 f"running without torch.compile, which is slower, because it failed: {reason}",

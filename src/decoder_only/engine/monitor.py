@@ -6,18 +6,20 @@ cost, per second and as a share of what the device could do (MFU, Chowdhery et a
 whether the machine was used. Chapter 9.
 """
 
+import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from decoder_only.config import GPTConfig
 from decoder_only.lm_head import bits_per_byte
 
 __all__ = ["Evaluation", "History", "Monitor", "flops_per_token"]
@@ -55,6 +57,7 @@ class History:
     Attributes:
         tokens_per_step: B times S.
         losses: training loss of each step, in nats per token, before the step was taken.
+        gradient_norms: of each step, before the gradient was shortened.
         learning_rates: of each step.
         skipped: the steps, counted from 1, whose loss or gradient was not finite.
         evaluations: pairs of the number of steps taken and the evaluation made then.
@@ -63,6 +66,7 @@ class History:
 
     tokens_per_step: int
     losses: list[float] = field(default_factory=list)
+    gradient_norms: list[float] = field(default_factory=list)
     learning_rates: list[float] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
     evaluations: list[tuple[int, Evaluation]] = field(default_factory=list)
@@ -78,44 +82,68 @@ class History:
         """The last evaluation."""
         return self.evaluations[-1][1]
 
-    def recall(self, records: Iterable[Mapping[str, object]], like: Evaluation) -> None:
+    def recall(
+        self,
+        records: Sequence[Mapping[str, object]],
+        *,
+        n_steps: int,
+        bytes_per_token: float,
+        floor: float | None = None,
+    ) -> None:
         """Take up what the log of an earlier session says.
 
         Args:
-            records: of the log.
-            like: tells the corpus's bytes per token and floor.
+            records: of the log. What they do not say of a step is nan.
+            n_steps: steps that were taken, as the state has it; what came later does not count.
+            bytes_per_token, floor: of the corpus that was evaluated.
         """
+        columns = {
+            "loss": self.losses,
+            "gradient_norm": self.gradient_norms,
+            "learning_rate": self.learning_rates,
+        }
+        for column in columns.values():
+            column[:] = [math.nan] * n_steps
         for record in records:
-            self.seconds = record["seconds"]
-            if "loss" in record:
-                self.losses.append(
-                    math.nan if record["loss"] is None else record["loss"]
-                )
-                self.learning_rates.append(record["learning_rate"])
+            step, seconds = record["step"], _number(record.get("seconds"))
+            if step > n_steps:
+                continue
+            self.seconds = max(self.seconds, seconds)  # nan is never the larger
+            if "validation_loss" in record:
+                loss = _number(record["validation_loss"])
+                evaluation = Evaluation(loss, bytes_per_token, floor)
+                self.evaluations.append((step, evaluation))
+            elif step > 0:
+                for name, column in columns.items():
+                    column[step - 1] = _number(record.get(name))
                 if record.get("skipped"):
-                    self.skipped.append(record["step"])
-            else:
-                evaluation = Evaluation(
-                    record["validation_loss"], like.bytes_per_token, like.floor
-                )
-                self.evaluations.append((record["step"], evaluation))
+                    self.skipped.append(step)
 
 
-def flops_per_token(model: nn.Module) -> int:
-    """Floating-point operations of training on one token: 6 N + 12 L H K S.
+def _number(said: object) -> float:
+    return float(said) if isinstance(said, int | float) else math.nan
 
-    Six for each weight of a matrix product, two forward and four backward, and the products of
-    queries, keys and values over the whole context, whether the mask uses them or not.
+
+def flops_per_token(model: nn.Module | GPTConfig) -> int:
+    """Floating-point operations of training on one token: 6 N + 12 L D S.
+
+    Six for each of the N weights of matrix products, those of the blocks and the head: two in the
+    forward pass, four in backward. And the products of queries, keys and values over the whole
+    context, whether the mask uses them or not. It is the field's convention for MFU, so that
+    figures compare; `scaling.count_flops` counts what is really computed.
 
     Args:
-        model: a `GPT`.
+        model: a `GPT`, or the configuration of one.
 
     Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
     """
-    config = model.config
-    matrices = sum(p.numel() for block in model.blocks for p in block.parameters())
-    matrices += config.vocab_size * config.d_model
+    config = getattr(model, "config", model)
     width = config.n_heads * config.head_dim
+    attention = 2 * config.d_model * (width + config.n_kv_heads * config.head_dim)
+    n_maps = 3 if config.activation == "swiglu" else 2
+    mlp = n_maps * config.d_model * config.d_mlp
+    matrices = config.n_layers * (attention + mlp)
+    matrices += config.vocab_size * config.d_model
     return 6 * matrices + 12 * config.n_layers * width * config.context_length
 
 
@@ -124,10 +152,10 @@ class Monitor:
 
     Args:
         n_steps: length of the training.
-        tokens_per_step: B times S.
+        history: of what happened before; of a new training an empty one.
         look_every: steps between looks at the loss. On a GPU a look makes it wait.
         floor: the loss of the language itself, where it is known.
-        log: receives each record; None keeps none.
+        log: receives the records of each look; None keeps none.
         flops_per_token: see the function of that name.
         peak_flops: of all devices together, where it is known.
         progress: show a bar on stderr.
@@ -142,10 +170,10 @@ class Monitor:
         self,
         *,
         n_steps: int,
-        tokens_per_step: int,
+        history: History,
         look_every: int = 10,
         floor: float | None = None,
-        log: Callable[[dict[str, object]], None] | None = None,
+        log: Callable[..., None] | None = None,
         flops_per_token: int = 0,
         peak_flops: float | None = None,
         progress: bool = False,
@@ -155,14 +183,16 @@ class Monitor:
         self.n_steps, self.look_every, self.floor = n_steps, look_every, floor
         self.flops_per_token, self.peak_flops = flops_per_token, peak_flops
         self.patience = patience
-        self.history = History(tokens_per_step=tokens_per_step)
+        self.history = history
         self.last_save = "no state was saved"
-        self._log_record = log
-        self._board = None if board is None else _summary_writer(board)
-        self._unread: list[tuple[Tensor, Tensor, float]] = []
-        self._began = time.perf_counter()
+        self._write = log
+        self._board = None if board is None else summary_writer()(board)
+        self._unread: list[tuple[Tensor, Tensor, Tensor, float]] = []
+        self._looked = time.perf_counter()
+        self._began = self._looked - history.seconds
         self._bar = tqdm(
             total=n_steps,
+            initial=len(history.losses),
             disable=not progress,
             file=sys.stderr,
             smoothing=0,
@@ -172,67 +202,77 @@ class Monitor:
     def __enter__(self) -> "Monitor":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.close()
         if self._board is not None:
             self._board.close()
-
-    def go_on(self, records: list[dict[str, object]], like: Evaluation) -> None:
-        """Take up the history of an earlier session from its log."""
-        self.history.recall(records, like)
-        self._began = time.perf_counter() - self.history.seconds
-        self._bar.update(len(self.history.losses))
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
         self._bar.write(text, file=sys.stderr)
 
-    def note_step(self, loss: Tensor, skipped: Tensor, rate: float) -> None:
-        """Keep a loss. Some are read together, because a GPU falls idle at each reading."""
-        self._unread.append((loss, skipped, rate))
+    def note_step(self, result: Any, rate: float) -> None:
+        """Keep what a step tells. Some are read together: a GPU falls idle at each reading.
+
+        Args:
+            result: a `training.StepResult`.
+            rate: the learning rate of the step.
+        """
+        kept = (result.loss, result.gradient_norm, result.skipped, rate)
+        self._unread.append(kept)
         n_taken = len(self.history.losses) + len(self._unread)
         if n_taken % self.look_every == 0 or n_taken == self.n_steps:
             self.look()
 
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Within, something else than steps takes time, which the speed shall not count."""
+        self.look()
+        yield
+        self._looked = time.perf_counter()
+
     def look(self) -> None:
-        """Read the losses that were kept, log and show them.
+        """Read what was kept of the steps since the last look, log and show it.
 
         Raises:
             FloatingPointError: more steps in a row were skipped than patience allows.
         """
         if not self._unread:
             return
-        losses = torch.stack([loss for loss, _, _ in self._unread]).tolist()
-        skipped = torch.stack([skip for _, skip, _ in self._unread]).tolist()
-        rates = [rate for _, _, rate in self._unread]
-        self._unread.clear()
-        self.history.seconds = time.perf_counter() - self._began
-        for loss, skip, rate in zip(losses, skipped, rates, strict=True):
-            step = len(self.history.losses) + 1
+        kept, self._unread = self._unread, []
+        losses, norms, skips = (
+            torch.stack(column).tolist() for column in list(zip(*kept, strict=True))[:3]
+        )
+        now, first = time.perf_counter(), len(self.history.losses) + 1
+        self.history.seconds, seconds = now - self._began, now - self._looked
+        self._looked, records = now, []
+        rates = [rate for *_, rate in kept]
+        for step, loss, norm, skip, rate in zip(
+            range(first, first + len(kept)), losses, norms, skips, rates, strict=True
+        ):
             self.history.losses.append(loss)
+            self.history.gradient_norms.append(norm)
             self.history.learning_rates.append(rate)
+            record = {"step": step, "loss": loss, "gradient_norm": norm}
+            record["learning_rate"] = rate
             if skip:
                 self.history.skipped.append(step)
-            # JSON has no word for a number that is none.
-            said = loss if math.isfinite(loss) else None
-            flag = {"skipped": True} if skip else {}
-            self._log(step=step, loss=said, learning_rate=rate, **flag)
-        self._stop_if_diverged()
-        self._show(losses)
+                record["skipped"] = True
+            records.append(record)
+        self._log(*records)
+        self._stop_if_diverged(first)
+        self._show(losses, seconds)
 
-    def _stop_if_diverged(self) -> None:
-        taken, last = len(self.history.losses), self.history.skipped[-self.patience :]
-        if last == list(range(taken - self.patience + 1, taken + 1)):
-            raise FloatingPointError(
-                f"the loss or its gradient was not finite in {self.patience} steps in a row, "
-                f"up to step {taken}; {self.last_save}; a lower learning rate or a longer "
-                "warm-up may help"
-            )
+    def _stop_if_diverged(self, first: int) -> None:
+        skipped, in_a_row = set(self.history.skipped), 0
+        for step in range(first - self.patience + 1, len(self.history.losses) + 1):
+            in_a_row = in_a_row + 1 if step in skipped else 0
+            if in_a_row == self.patience:
+                raise FloatingPointError(
+                    f"the loss or its gradient was not finite in {self.patience} steps in a row, "
+                    f"up to step {step}; {self.last_save}; a lower learning rate or a longer "
+                    "warm-up may help"
+                )
 
     def note_evaluation(self, evaluation: Evaluation) -> None:
         """Keep an evaluation, made after the steps that were noted."""
@@ -240,32 +280,29 @@ class Monitor:
         self.history.seconds = time.perf_counter() - self._began
         step = len(self.history.losses)
         self.history.evaluations.append((step, evaluation))
-        self._log(
-            step=step,
-            validation_loss=evaluation.loss,
-            bits_per_byte=evaluation.bits_per_byte,
-            floor=evaluation.floor,
-        )
+        record = {"step": step, "validation_loss": evaluation.loss}
+        record["bits_per_byte"] = evaluation.bits_per_byte
+        self._log({**record, "floor": evaluation.floor})
 
     def note_save(self, path: Path) -> None:
         """Remember where the last good state is."""
         self.last_save = f"the last good state is {path}"
 
-    def _log(self, **record: object) -> None:
-        if self._log_record is not None:
-            self._log_record({**record, "seconds": round(self.history.seconds, 3)})
-        if self._board is not None:
-            step = record.pop("step")
+    def _log(self, *records: dict[str, object]) -> None:
+        seconds = round(self.history.seconds, 3)
+        if self._write is not None:
+            self._write(*({**_finite(each), "seconds": seconds} for each in records))
+        for record in records if self._board is not None else ():
             for name, value in record.items():
                 if isinstance(value, float):
-                    self._board.add_scalar(name, value, step)
+                    self._board.add_scalar(name, value, record["step"])
 
-    def _show(self, losses: list[float]) -> None:
+    def _show(self, losses: list[float], seconds: float) -> None:
         loss = sum(losses) / len(losses)
         parts = [f"loss {loss:.3f}"]
         if self.floor is not None:
             parts.append(f"gap to the floor {loss - self.floor:.3f}")
-        speed = self.history.tokens / self.history.seconds
+        speed = len(losses) * self.history.tokens_per_step / seconds
         parts.append(f"{speed:,.0f} tokens/s")
         if self.peak_flops:
             parts.append(f"MFU {speed * self.flops_per_token / self.peak_flops:.0%}")
@@ -275,12 +312,24 @@ class Monitor:
         self._bar.update(len(losses))
 
 
-def _summary_writer(folder: Path) -> object:
+def _finite(record: dict[str, object]) -> dict[str, object]:
+    """JSON has no word for a number that is none."""
+    return {
+        name: None if isinstance(x, float) and not math.isfinite(x) else x
+        for name, x in record.items()
+    }
+
+
+def summary_writer() -> type:
+    """TensorBoard's writer, which a board needs.
+
+    Raises:
+        ImportError: it is not installed.
+    """
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ImportError(
-            "TensorBoard is not installed; pip install 'decoder-only[tensorboard]', or leave "
-            "the option out"
+            "TensorBoard is not installed; pip install tensorboard, or leave the option out"
         ) from error
-    return SummaryWriter(folder)
+    return SummaryWriter

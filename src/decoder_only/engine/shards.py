@@ -5,10 +5,10 @@
     train-00000.tokens     ids and nothing else, in little-endian order; the next file continues
     validation-00000.tokens
 
-Two things are exact. The ids are those of `data.text_corpus` on the same text, although only a
-few megabytes of it are in memory at a time: text is cut where no word can reach across. And a
-folder is either finished or plainly not: all is made in its subfolder ``tokens.unfinished``, and
-the index, without which nothing is read, is the last file to arrive.
+Three things are exact. The ids are those of `data.text_corpus` on the same text, although only a
+few megabytes of it are in memory at a time: text is cut where no word can reach across. Of every
+text the end is held out, as large a share as was asked for. And a folder is either whole or not
+there: all is made beside it, and renamed.
 
 The word pattern of GPT-2 has no alternative that goes on from a visible character to white space.
 So a cut between the two moves no border of a word. (A cut behind white space may move one:
@@ -17,40 +17,35 @@ the pattern reads "\\n\\n" as one word at the end of a text, and as two before a
 Chapter 9.
 """
 
-import codecs
 import hashlib
 import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from tqdm import tqdm
 
+from decoder_only import data
 from decoder_only.data import END_OF_TEXT, Corpus
-from decoder_only.engine.files import sha256_of_file, sync_folder, write_atomically
+from decoder_only.engine import files
+from decoder_only.engine.checks import require
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer, gpt2_tokenizer
 
-__all__ = ["Prepared", "ShardedIds", "huggingface_documents", "open_shards", "prepare"]
+__all__ = ["Prepared", "ShardedIds", "open_shards", "prepare"]
 
-INDEX, TOKENIZER, UNFINISHED = "index.json", "tokenizer.json", "tokens.unfinished"
+INDEX, TOKENIZER = "index.json", "tokenizer.json"
 FORMAT = "decoder-only tokens, format 1"
 PARTS = ("train", "validation")
-SUFFIXES = (".txt", ".md")
+ID_TYPES = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 
-_OURS = re.compile(
-    rf"{INDEX}|\.{INDEX}\.part|{TOKENIZER}|{UNFINISHED}"
-    rf"|({'|'.join(PARTS)})-\d{{5,}}\.tokens"
-)
 _PIECE = 2**17  # characters that are encoded as one
-_BATCH = 2**21  # characters that are in memory as ids at a time
+_BATCH = 32  # pieces that are in memory as ids at a time
 _LONGEST_STRETCH = 2**24  # characters that are held in search of a place to cut
 _LAST_CUT = re.compile(r".*\S(?=[ \n])", re.DOTALL)
 
@@ -84,18 +79,10 @@ class ShardedIds:
     def __len__(self) -> int:
         return self._n_ids
 
-    def __getitem__(
-        self, at: int | np.integer | slice | np.ndarray
-    ) -> np.ndarray | np.integer:
+    def __getitem__(self, at: Any) -> np.ndarray | np.integer:
         if isinstance(at, slice):
             at = np.arange(*at.indices(len(self)))
-        at = np.asarray(at)
-        if at.dtype.kind not in "iu":
-            raise TypeError(
-                f"ids are chosen by whole numbers, a slice or an array of whole numbers, "
-                f"not by {at.dtype}"
-            )
-        at = at.astype(np.int64)
+        at = np.asarray(at).astype(np.int64)
         at = np.where(at < 0, at + len(self), at)
         if at.size and not 0 <= at.min() <= at.max() < len(self):
             raise IndexError(f"there are ids 0 to {len(self) - 1} here")
@@ -118,8 +105,7 @@ class _StoredCorpus(Corpus):
         return self.stored_fingerprint
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
+class Prepared(NamedTuple):
     """What `prepare` made, as `open_shards` finds it.
 
     Attributes:
@@ -138,7 +124,7 @@ class Prepared:
 
 
 def prepare(
-    source: str | Path | Readable | Iterable[str | Path],
+    source: str | Path | Sequence[Path] | Readable,
     folder: str | Path,
     *,
     tokenizer: BytePairTokenizer | Literal["gpt2"] | int,
@@ -150,24 +136,22 @@ def prepare(
 ) -> Prepared:
     """Encode text once, into a folder from which it is then read at the speed of the disk.
 
-    Which text is held out for validation depends on nothing but its place. Of one text (a file
-    or a stream) it is the end, cut as `data.split_text` cuts. Of several texts, whatever their
-    number n, int(n * train_share) are for training: by default, the first of every ten is held
-    out. A marker ``<|endoftext|>`` in a text divides it into documents, but not between the parts.
+    Of each text the end is held out for validation, cut as `data.split_text` cuts. So the share is
+    the one that was asked for, however long and however many the texts, and a text that is added
+    changes no other's. A marker `<|endoftext|>` in a text divides it into documents, but not
+    between the parts.
 
-    Memory does not grow with the text. It does with a stretch that offers no place to cut, which
-    with GPT-2's pattern is one without a space or line end behind a visible character, and with a
-    pattern of one's own is a whole document; at 2^24 characters it is refused.
+    Memory does not grow with the text. It does with a stretch that offers no place to cut, one
+    without a space or line end behind a visible character; at 2^24 characters it is refused.
 
     Args:
         source: a file; a folder, whose .txt and .md files are taken at any depth and in the order
-            of their paths; an open stream (its text is kept in the folder meanwhile, since
-            its end is known only at the end); or an iterable of texts, each a document as a
-            string or a file as a Path. All text is UTF-8.
-        folder: new, empty, or left by an interrupted preparation; its parents are made.
+            of their paths; several files; or an open stream, whose text is kept beside the folder
+            meanwhile, since its end is known only at the end. All text is UTF-8.
+        folder: new or empty; its parents are made.
         tokenizer: a tokenizer, or "gpt2", or the size of a vocabulary, which is then learned from
-            the beginning of the training text.
-        train_share: share of the text, in characters or in texts, to train on.
+            the beginning of the training text, and is smaller where that cannot fill it.
+        train_share: share of each text, in bytes, to train on.
         shard_tokens: ids in one file, of two or four bytes each.
         sample_bytes: how much of the training text a vocabulary is learned from, or a
             little more.
@@ -177,440 +161,221 @@ def prepare(
     Raises:
         FileNotFoundError: a source that is not there, or a folder without text files.
         FileExistsError: the folder holds prepared data and `overwrite` is False, or anything else.
-        ValueError: text that is not UTF-8, too little text, a tokenizer without an end-of-text
-            token, a share or size that cannot be.
-        OSError: the folder cannot be written.
+        ValueError: text that is not UTF-8, too little text, a device or a pipe instead of a file, a
+            tokenizer without an end-of-text token or with a pattern of its own, a share or size
+            that cannot be.
+        OSError: a text cannot be read, or the folder not be written. Nothing was changed then.
     """
-    _check_numbers(train_share, shard_tokens)
+    require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
+    require("shard_tokens", shard_tokens, lambda n: n >= 1, "1 or more, as 2**27")
     if tokenizer == "gpt2":
         tokenizer = gpt2_tokenizer()
     if isinstance(tokenizer, BytePairTokenizer):
-        _end_of_text(tokenizer)
-    source, n_bytes = _found(source)
-    folder = Path(folder)
+        wanted = f"one with GPT-2's pattern and the special token {END_OF_TEXT}"
+        require("tokenizer", tokenizer, _fits, wanted)
+    texts, folder = _texts(source), Path(folder)
     _check_free(folder, overwrite)
-    aside = folder / UNFINISHED
+    aside = folder.with_name(f".{folder.name}.unfinished")
+    old = folder.with_name(f".{folder.name}.old")
     try:
-        with _writing_into(folder):
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir(parents=True)
-        pattern = getattr(tokenizer, "pattern", GPT2_PATTERN)
-        texts = _texts(source, aside, train_share)
-        pieces = _pieces(texts, can_cut=pattern == GPT2_PATTERN)
-        if not isinstance(tokenizer, BytePairTokenizer):
-            tokenizer, pieces = _learned(tokenizer, pieces, sample_bytes)
-        with tqdm(
-            desc="Encoding",
-            total=n_bytes,
-            unit="B",
-            unit_scale=True,
-            disable=not progress,
-        ) as bar:
-            parts = _write_parts(pieces, aside, tokenizer, shard_tokens, bar)
-        _check_parts(parts, train_share)
-        with _writing_into(folder):
-            tokenizer.save(aside / TOKENIZER)
-            _sync_files(aside)
-    except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
-        raise
-    with _writing_into(folder):
-        _finish(folder, _index(parts, tokenizer, train_share))
+        (aside / "text").mkdir(parents=True)
+        texts = [_on_disk(text, aside / "text") for text in texts]
+        size = sum(text.stat().st_size for text in texts)
+        with tqdm(total=size, unit="B", unit_scale=True, disable=not progress) as bar:
+            if not isinstance(tokenizer, BytePairTokenizer):
+                sample = _sample(_pieces(texts, train_share), sample_bytes)
+                tokenizer = BytePairTokenizer.train(sample, tokenizer, at_most=True)
+            parts = [_Part(aside / name, tokenizer, shard_tokens) for name in PARTS]
+            pieces = _pieces(texts, train_share)
+            while batch := list(islice(pieces, _BATCH)):
+                encoded = tokenizer.encode_batch([piece.text for piece in batch])
+                for piece, ids in zip(batch, encoded, strict=True):
+                    bar.update(parts[piece.part].append(piece, ids))
+        shutil.rmtree(aside / "text")
+        _write_index(aside, parts, tokenizer, train_share)
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            os.replace(folder, old)
+        os.replace(aside, folder)
+        files.sync_folder(folder.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        said = f"cannot make {folder}: {error.strerror or error}"
+        named = f" ({error.filename})" if error.filename else "; make room there"
+        raise OSError(f"{said}{named}, or choose another folder") from error
+    finally:
+        if old.exists() and not folder.exists():
+            os.replace(old, folder)
+        shutil.rmtree(aside, ignore_errors=True)
     return open_shards(folder, verify=False)
 
 
-def huggingface_documents(
-    name: str, *, subset: str | None = None, split: str = "train", column: str = "text"
-) -> Iterator[str]:
-    """The documents of a text dataset of the Hugging Face Hub, streamed: a source for `prepare`.
-
-    Args:
-        name: such as "roneneldan/TinyStories".
-        subset: the configuration, for a dataset that has several.
-        split: which of the dataset's own parts to read.
-        column: where a row keeps its text.
-
-    Raises:
-        ImportError: the package `datasets` is not installed.
-        ValueError: a row without that column.
-    """
-    try:
-        from datasets import load_dataset  # an extra, and slow to import
-    except ImportError as error:
-        raise ImportError(
-            "Hugging Face datasets need one more package: "
-            "pip install 'decoder-only[datasets]'"
-        ) from error
-    rows = load_dataset(name, subset, split=split, streaming=True)
-
-    def documents() -> Iterator[str]:
-        for row in rows:
-            if column not in row:
-                raise ValueError(
-                    f"{name} has no column {column!r}; its columns are {', '.join(row)}"
-                )
-            yield row[column]
-
-    return documents()
+def _fits(tokenizer: BytePairTokenizer) -> bool:
+    return tokenizer.pattern == GPT2_PATTERN and END_OF_TEXT in tokenizer.special_tokens
 
 
-def _check_numbers(train_share: float, shard_tokens: int) -> None:
-    if not 0 < train_share < 1:
-        raise ValueError(
-            f"train_share={train_share} must lie between 0 and 1, such as 0.9"
-        )
-    if shard_tokens < 1:
-        raise ValueError(
-            f"shard_tokens={shard_tokens} must be 1 or more, such as 2**27"
-        )
+def _texts(source: str | Path | Sequence[Path] | Readable) -> Sequence[Path | Readable]:
+    """The texts of a source, its files named and known to be there."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        source = data.text_files(path) if path.is_dir() else [path]
+    if not isinstance(source, Sequence):
+        return [source]
+    for path in source:
+        data.check_text_file(path)
+    return source
 
 
-def _end_of_text(tokenizer: BytePairTokenizer) -> int:
-    if END_OF_TEXT not in tokenizer.special_tokens:
-        raise ValueError(
-            f"the tokenizer has no {END_OF_TEXT} token (its special tokens: "
-            f"{sorted(tokenizer.special_tokens)}); train it with "
-            f"special_tokens=({END_OF_TEXT!r},)"
-        )
-    return tokenizer.special_tokens[END_OF_TEXT]
+def _on_disk(text: Path | Readable, folder: Path) -> Path:
+    if isinstance(text, Path):
+        return text
+    with (folder / "standard input").open("wb") as file:
+        while block := text.read(_PIECE):
+            file.write(block.encode() if isinstance(block, str) else block)
+    return Path(file.name)
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; choose a folder for the tokens")
-    names = sorted(path.name for path in folder.iterdir())
-    foreign = [name for name in names if not _OURS.fullmatch(name)]
-    if names and UNFINISHED not in names and not _is_index(folder / INDEX):
-        foreign = names
-    if foreign:
-        raise FileExistsError(
-            f"{folder} holds something else ({', '.join(foreign[:3])}); "
-            "choose a new or empty folder"
-        )
-    if INDEX in names and not overwrite:
-        raise FileExistsError(
-            f"{folder} already holds prepared data; choose another folder, "
-            "or allow overwriting"
-        )
+    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    ours = rf"{INDEX}|{TOKENIZER}|({'|'.join(PARTS)})-\d{{5,}}\.tokens"
+    if not names or (overwrite and all(re.fullmatch(ours, name) for name in names)):
+        return
+    held = "prepared data" if INDEX in names else f"something else ({names[0]})"
+    raise FileExistsError(
+        f"{folder} already holds {held}; choose a new or empty folder, or, if it holds prepared "
+        "data and nothing else, allow overwriting"
+    )
 
 
-def _is_index(path: Path) -> bool:
-    try:
-        return json.loads(path.read_bytes())["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
-@contextmanager
-def _writing_into(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"cannot write into {folder}: {error.strerror or error}; make room there, or "
-            "choose another folder, and prepare again"
-        ) from error
-
-
-# -------------------------------------------------------------------------- from sources to texts
-
-
-def _found(source: object) -> tuple[object, int | None]:
-    """The source, its files named and known to be there, and their size together."""
-    if isinstance(source, str | Path):
-        source = [Path(source)]
-        if source[0].is_dir():
-            source = _text_files(source[0])
-    if not (
-        isinstance(source, list | tuple) and all(isinstance(s, Path) for s in source)
-    ):
-        return source, None
-    for path in source:
-        if not path.exists():
-            raise FileNotFoundError(f"{path} does not exist (looked in {Path.cwd()})")
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder; give it alone, or give files")
-    n_bytes = sum(path.stat().st_size for path in source)
-    return source[0] if len(source) == 1 else source, n_bytes or None
-
-
-def _text_files(folder: Path) -> list[Path]:
-    names = sorted(path.relative_to(folder) for path in folder.rglob("*"))
-    visible = [
-        folder / name
-        for name in names
-        if name.suffix.lower() in SUFFIXES and (folder / name).is_file()
-        if not any(part.startswith(".") for part in name.parts)
-    ]
-    if not visible:
-        raise FileNotFoundError(
-            f"{folder} holds no text: no file there ends in {' or '.join(SUFFIXES)}"
-        )
-    return visible
-
-
-def _texts(
-    source: object, scratch: Path, train_share: float
-) -> Iterator[tuple[str, Iterable[str]]]:
-    """Each text in chunks, with the part that it belongs to."""
-    if isinstance(source, Path):
-        with source.open("rb") as file:
-            if file.seekable():
-                yield from _beginning_and_end(file, str(source), train_share)
-            else:  # a pipe with a name, such as the shell's <(zcat text.gz)
-                yield from _texts(file, scratch, train_share)
-    elif isinstance(source, Readable):
-        with tempfile.TemporaryFile(dir=scratch) as file:
-            _copy(source, file, scratch)
-            yield from _beginning_and_end(file, "the stream", train_share)
-    else:
-        for number, text in enumerate(source):
-            to_train = int((number + 1) * train_share) > int(number * train_share)
-            yield PARTS[0] if to_train else PARTS[1], _chunks(text, number)
-
-
-def _copy(stream: Readable, file: BinaryIO, folder: Path) -> None:
-    # A console's text stream would change line ends; the bytes below it are as they came.
-    stream = getattr(stream, "buffer", stream)
-    while block := stream.read(_PIECE):
-        with _writing_into(folder.parent):
-            file.write(block.encode() if isinstance(block, str) else block)
-
-
-def _beginning_and_end(
-    file: BinaryIO, name: str, train_share: float
-) -> Iterator[tuple[str, Iterable[str]]]:
-    n_characters = sum(map(len, _decoded(file, name)))
-    cut = int(n_characters * train_share)
-    if not 0 < cut < n_characters:
-        raise ValueError(
-            f"{name} has {n_characters} characters, which cannot be split at "
-            f"{train_share:.0%}; give a longer text"
-        )
-    for part, first, last in zip(PARTS, (0, cut), (cut, n_characters), strict=True):
-        yield part, _between(_decoded(file, name), first, last)
-
-
-def _between(chunks: Iterable[str], first: int, last: int) -> Iterator[str]:
-    at = 0
-    for chunk in chunks:
-        yield chunk[max(first - at, 0) : max(last - at, 0)]
-        at += len(chunk)
-
-
-def _chunks(text: object, number: int) -> Iterator[str]:
-    if isinstance(text, Path):
-        with text.open("rb") as file:
-            yield from _decoded(file, str(text))
-    elif isinstance(text, str):
-        yield from (text[i : i + _PIECE] for i in range(0, len(text), _PIECE))
-    else:
-        raise TypeError(
-            f"document {number} is {text!r:.60}, a {type(text).__name__}; "
-            "a document is a str, or a Path to a file"
-        )
-
-
-def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
-    """The text of a file from its beginning, line ends as they are."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    file.seek(0)
-    block = b"\n"
-    while block:
-        block = file.read(_PIECE)
-        try:
-            yield decoder.decode(block, final=not block)
-        except UnicodeDecodeError as error:
-            at = file.tell() - len(error.object) + error.start
-            raise ValueError(
-                f"{name} is not UTF-8 text: byte {at} is "
-                f"0x{error.object[error.start]:02x}; convert it to UTF-8 first"
-            ) from None
-
-
-# ------------------------------------------------------------------------------ from texts to ids
+# ---------------------------------------------------------------------------- from texts to pieces
 
 
 class _Piece(NamedTuple):
-    part: str
+    part: int
     text: str
-    n_bytes: int
     begins: bool  # a document
 
 
-def _pieces(
-    texts: Iterable[tuple[str, Iterable[str]]], *, can_cut: bool
-) -> Iterator[_Piece]:
-    """Pieces of text whose ids, one after the other, are the ids of the text."""
-    for part, chunks in texts:
-        begins, rest = True, ""
-        for chunk in chunks:
-            *ended, rest = (rest + chunk).split(END_OF_TEXT)
-            for text in ended:
-                if text:
-                    yield _Piece(part, text, len(text.encode()), begins)
-                begins = True
-            if len(rest) < _PIECE:
-                continue
-            if can_cut and (found := _LAST_CUT.match(rest)):
-                text, rest = rest[: found.end()], rest[found.end() :]
-                yield _Piece(part, text, len(text.encode()), begins)
-                begins = False
-            elif len(rest) > _LONGEST_STRETCH:
-                raise ValueError(
-                    f"there is no place to cut in {len(rest):,} characters that begin with "
-                    f"{rest[:20]!r}; break the text by spaces or line ends, and, if the "
-                    f"tokenizer has a pattern of its own, by {END_OF_TEXT}"
-                )
-        if rest:
-            yield _Piece(part, rest, len(rest.encode()), begins)
+def _pieces(texts: Iterable[Path], train_share: float) -> Iterator[_Piece]:
+    """The beginning and the end of each text, in pieces that can be encoded one by one."""
+    for path in texts:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            cut = int(size * train_share)
+            file.seek(cut)
+            cut += data.next_character(file.read(4), 0)
+            for part, ends in enumerate([(0, cut), (cut, size)]):
+                for text, begins in _cut(data.read_chunks(file, str(path), *ends)):
+                    yield _Piece(part, text, begins)
 
 
-def _learned(
-    vocab_size: int, pieces: Iterator[_Piece], sample_bytes: int
-) -> tuple[BytePairTokenizer, Iterator[_Piece]]:
-    """A tokenizer from the beginning of the training text, and all pieces once more."""
-    seen, n_bytes = [], 0
+def _cut(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Pieces whose ids, one after the other, are those of the text; and which begin a document."""
+    begins, rest = True, ""
+    for chunk in chunks:
+        *ended, rest = (rest + chunk).split(END_OF_TEXT)
+        for text in ended:
+            if text:
+                yield text, begins
+            begins = True
+        if len(rest) >= _PIECE and (found := _LAST_CUT.match(rest)):
+            yield found[0], begins
+            begins, rest = False, rest[found.end() :]
+        elif len(rest) > _LONGEST_STRETCH:
+            raise ValueError(
+                f"there is no place to cut in {len(rest):,} characters that begin with "
+                f"{rest[:20]!r}; break the text by spaces or line ends"
+            )
+    if rest:
+        yield rest, begins
+
+
+def _sample(pieces: Iterable[_Piece], n_bytes: int) -> Iterator[str]:
+    """The beginning of the training text, to learn a vocabulary from."""
     for piece in pieces:
-        seen.append(piece)
-        n_bytes += piece.n_bytes if piece.part == PARTS[0] else 0
-        if n_bytes >= sample_bytes:
-            break
-    sample = (piece.text for piece in seen if piece.part == PARTS[0])
-    return BytePairTokenizer.train(sample, vocab_size), chain(seen, pieces)
+        if piece.part == 0:
+            yield piece.text
+            n_bytes -= len(piece.text.encode())
+        if n_bytes <= 0:
+            return
 
 
-def _batches(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    batch, size = [], 0
-    for piece in pieces:
-        batch.append(piece)
-        size += len(piece.text)
-        if size >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-# ------------------------------------------------------------------------------ from ids to files
+# ---------------------------------------------------------------------------- from pieces to files
 
 
 class _Part:
     """Writes the ids of one part, shard after shard, and keeps count of them."""
 
-    def __init__(self, folder: Path, name: str, shard_tokens: int) -> None:
-        self._folder, self._name, self._shard_tokens = folder, name, shard_tokens
-        self._fingerprint = hashlib.sha256()
-        self._shards: list[dict[str, object]] = []
-        self._digest = hashlib.sha256()
-        self.n_tokens = self.n_documents = self.n_bytes = 0
+    def __init__(self, path: Path, tokenizer: BytePairTokenizer, size: int) -> None:
+        self.path, self.size = path, size
+        self.end_of_text = tokenizer.special_tokens[END_OF_TEXT]
+        self.id_type = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
+        self.digest = hashlib.sha256()
+        self.n_tokens = self.n_bytes = 0
 
-    def append(self, ids: np.ndarray) -> None:
+    def append(self, piece: _Piece, ids: list[int]) -> int:
+        """Write the ids of a piece; returns its number of bytes."""
+        bar = [self.end_of_text] if piece.begins else []
+        ids = np.array(bar + ids, dtype=ID_TYPES[self.id_type])
         # What `Corpus.fingerprint` computes from ids in memory.
-        self._fingerprint.update(ids.astype("<u4").tobytes())
+        self.digest.update(ids.astype("<u4").tobytes())
         while len(ids):
-            room = self._shard_tokens - self.n_tokens % self._shard_tokens
-            if room == self._shard_tokens:
-                self._digest = hashlib.sha256()
-                file = f"{self._name}-{len(self._shards):05d}.tokens"
-                self._shards.append({"file": file, "tokens": 0})
-            shard, content = self._shards[-1], ids[:room].tobytes()
-            with (self._folder / shard["file"]).open("ab") as file:
-                file.write(content)
-            self._digest.update(content)
-            shard["tokens"] += len(ids[:room])
-            shard["sha256"] = self._digest.hexdigest()
-            self.n_tokens += len(ids[:room])
-            ids = ids[room:]
+            number, taken = divmod(self.n_tokens, self.size)
+            here, ids = np.split(ids, [self.size - taken])
+            with _shard(self.path, number).open("ab") as file:
+                file.write(here.tobytes())
+            self.n_tokens += len(here)
+        n_bytes = len(piece.text.encode())
+        self.n_bytes += n_bytes
+        return n_bytes
 
     def summary(self) -> dict[str, object]:
+        shards = []
+        for first in range(0, self.n_tokens, self.size):
+            path = _shard(self.path, len(shards))
+            n_tokens = min(self.size, self.n_tokens - first)
+            sha256 = files.sha256_of_file(path)
+            shards.append({"file": path.name, "tokens": n_tokens, "sha256": sha256})
         return {
             "tokens": self.n_tokens,
-            "documents": self.n_documents,
             "bytes": self.n_bytes,
-            "fingerprint": self._fingerprint.hexdigest(),
-            "shards": self._shards,
+            "fingerprint": self.digest.hexdigest(),
+            "shards": shards,
         }
 
 
-def _write_parts(
-    pieces: Iterable[_Piece],
-    folder: Path,
-    tokenizer: BytePairTokenizer,
-    shard_tokens: int,
-    bar: tqdm,
-) -> dict[str, _Part]:
-    end_of_text, id_type = _end_of_text(tokenizer), _id_type(tokenizer.vocab_size)
-    parts = {name: _Part(folder, name, shard_tokens) for name in PARTS}
-    for batch in _batches(pieces):
-        flat = {name: [] for name in PARTS}
-        encoded = tokenizer.encode_batch([piece.text for piece in batch])
-        for piece, ids in zip(batch, encoded, strict=True):
-            flat[piece.part] += [end_of_text, *ids] if piece.begins else ids
-            parts[piece.part].n_documents += piece.begins
-            parts[piece.part].n_bytes += piece.n_bytes
-            bar.update(piece.n_bytes)
-        with _writing_into(folder.parent):
-            for name, ids in flat.items():
-                parts[name].append(np.array(ids, dtype=id_type))
-    return parts
+def _shard(part: Path, number: int) -> Path:
+    return part.with_name(f"{part.name}-{number:05d}.tokens")
 
 
-def _id_type(vocab_size: int) -> np.dtype:
-    return np.dtype("<u2" if vocab_size <= 2**16 else "<u4")
-
-
-def _check_parts(parts: dict[str, _Part], train_share: float) -> None:
-    for name, part in parts.items():
-        if not part.n_tokens:
-            raise ValueError(
-                f"the {name} part is empty: a share of {train_share:.0%} to train on leaves no "
-                "text for it; give more texts, a longer one, or another train_share"
-            )
-
-
-def _index(
-    parts: dict[str, _Part], tokenizer: BytePairTokenizer, train_share: float
-) -> dict[str, object]:
+def _write_index(
+    folder: Path, parts: Sequence[_Part], tokenizer: BytePairTokenizer, share: float
+) -> None:
+    if min(part.n_tokens for part in parts) < 2:
+        raise ValueError(
+            f"too little text: {share:.0%} to train on leaves a part empty"
+        )
+    tokenizer.save(folder / TOKENIZER)
     content = {
         "format": FORMAT,
         "tokenizer": tokenizer.fingerprint,
-        "dtype": _id_type(tokenizer.vocab_size).name,
-        "train_share": train_share,
-        "parts": {name: part.summary() for name, part in parts.items()},
+        "dtype": parts[0].id_type,
+        "train_share": share,
+        "parts": {part.path.name: part.summary() for part in parts},
     }
-    return {**content, "sha256": _sha256_of_index(content)}
-
-
-def _sha256_of_index(content: dict[str, object]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _sync_files(folder: Path) -> None:
-    for path in folder.iterdir():
+    content["sha256"] = _sha256_of_index(content)
+    for path in folder.glob("*.tokens"):
         with path.open("r+b") as file:
             os.fsync(file.fileno())
+    files.write_atomically(folder / INDEX, json.dumps(content, indent=2).encode())
 
 
-def _finish(folder: Path, index: dict[str, object]) -> None:
-    """Put the new files in the place of old ones, such that a crash leaves no mixture.
-
-    Every file there is one of ours, which `_check_free` has seen to.
-    """
-    aside = folder / UNFINISHED
-    # The old index goes first and the new one comes last: in between there is plainly none.
-    (folder / INDEX).unlink(missing_ok=True)
-    sync_folder(folder)
-    for path in folder.iterdir():
-        if path != aside:
-            path.unlink()
-    for path in aside.iterdir():
-        os.replace(path, folder / path.name)
-    sync_folder(folder)
-    write_atomically(folder / INDEX, json.dumps(index, indent=2).encode() + b"\n")
-    aside.rmdir()
+def _sha256_of_index(index: dict[str, object]) -> str:
+    content = {name: value for name, value in index.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 # ----------------------------------------------------------------------------------------- opening
@@ -624,87 +389,82 @@ def open_shards(
 ) -> Prepared:
     """The corpora of a folder that `prepare` made. Nothing is loaded before it is asked for.
 
+    The folder may come from a stranger: only its own files are opened, as ids and nothing else.
+
     Args:
         folder: the folder.
-        verify: compare each file with its checksum, which reads all of them once. Presence and
-            size are always compared.
+        verify: compare each file with its checksum and each id with the vocabulary, which reads all
+            of them. Presence and size are always compared.
         tokenizer: refuse ids that another tokenizer made.
 
     Raises:
-        FileNotFoundError: not a prepared folder, an unfinished one, or a missing file.
-        ValueError: a file that is damaged or cut short, or another tokenizer.
+        FileNotFoundError: not a prepared folder.
+        ValueError: a file that is missing, damaged or cut short, or another tokenizer.
     """
     folder = Path(folder)
-    index = _read_index(folder)
-    if not (folder / TOKENIZER).exists():
-        raise FileNotFoundError(f"{folder / TOKENIZER} is missing; {_REMEDY}")
-    stored = BytePairTokenizer.load(folder / TOKENIZER)
-    if stored.fingerprint != index["tokenizer"]:
-        raise ValueError(
-            f"{folder / TOKENIZER} is not the tokenizer that made these tokens; {_REMEDY}"
-        )
-    if tokenizer is not None and tokenizer != stored:
-        raise ValueError(
-            f"{folder} was prepared with another tokenizer ({stored}, not {tokenizer}); "
-            "prepare the text again with this one"
-        )
-    corpora = {name: _open_part(folder, index, name, verify) for name in PARTS}
-    return Prepared(**corpora, tokenizer=stored, index=index)
-
-
-_REMEDY = "restore it from a copy, or prepare the text again"
-
-
-def _read_index(folder: Path) -> dict[str, object]:
-    path = folder / INDEX
-    if not path.is_file():
-        if (folder / UNFINISHED).exists():
-            raise FileNotFoundError(
-                f"{folder} holds a preparation that did not finish; prepare the text again"
-            )
+    if not (folder / INDEX).is_file():
         raise FileNotFoundError(
             f"{folder} holds no prepared data (no {INDEX}); give a folder that "
             "`decoder-only prepare` made"
         )
+    index = files.read_json(folder / INDEX)
+    _check(
+        _is_sound(index), folder / INDEX, "is damaged, or was not written by `prepare`"
+    )
+    stored = BytePairTokenizer.load(folder / TOKENIZER)
+    same = stored.fingerprint == index["tokenizer"]
+    _check(same, folder / TOKENIZER, "is not the tokenizer that made these tokens")
+    said = f"was prepared with another tokenizer ({stored}, not {tokenizer})"
+    _check(tokenizer in (None, stored), folder, said)
+    bound = stored.vocab_size if verify else None
+    corpora = [_open_part(folder / name, index, bound) for name in PARTS]
+    return Prepared(*corpora, stored, index)
+
+
+def _check(holds: bool, path: Path, said: str) -> None:
+    if not holds:
+        raise ValueError(
+            f"{path} {said}; restore it from a copy, or prepare the text again"
+        )
+
+
+def _is_sound(index: object) -> bool:
+    """Whether an index is one that `prepare` can have written; its seal proves no origin."""
     try:
-        index = json.loads(path.read_bytes())
-        kind, said = index["format"], index.pop("sha256")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(
-            f"{path} is damaged, or was not written by `decoder-only prepare`; {_REMEDY}"
-        ) from None
-    if kind != FORMAT:
-        raise ValueError(
-            f"{path} is of the kind {kind!r}; this program reads {FORMAT!r}"
-        )
-    if said != _sha256_of_index(index):
-        raise ValueError(
-            f"{path} is damaged: it does not match its checksum; {_REMEDY}"
-        )
-    return index
+        seal = index["format"], index["sha256"], index["dtype"] in ID_TYPES
+        sound = seal == (FORMAT, _sha256_of_index(index), True)
+        for name in PARTS:
+            part = index["parts"][name]
+            sizes = [shard["tokens"] for shard in part["shards"]]
+            counts = [part["bytes"], part["tokens"] - 1, *sizes]
+            names = [_shard(Path(name), number).name for number in range(len(sizes))]
+            sound &= names == [shard["file"] for shard in part["shards"]]
+            sound &= all(type(n) is int and 0 < n < 2**63 for n in counts)
+            sound &= part["tokens"] == sum(sizes) and isinstance(
+                part["fingerprint"], str
+            )
+            sound &= all(isinstance(shard["sha256"], str) for shard in part["shards"])
+            sound &= {*sizes[:-1]} <= {sizes[0]} and sizes[-1] <= sizes[0]
+    except (LookupError, TypeError, AttributeError, RecursionError):
+        return False
+    return sound
 
 
-def _open_part(
-    folder: Path, index: dict[str, object], name: str, verify: bool
-) -> _StoredCorpus:
-    part, id_type = index["parts"][name], np.dtype(index["dtype"]).newbyteorder("<")
-    shards = []
-    for shard in part["shards"]:
-        path, size = folder / shard["file"], shard["tokens"] * id_type.itemsize
-        if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing; {_REMEDY}")
-        if path.stat().st_size != size:
-            raise ValueError(
-                f"{path} has {path.stat().st_size:,} bytes instead of {size:,}; {_REMEDY}"
-            )
-        if verify and sha256_of_file(path) != shard["sha256"]:
-            raise ValueError(
-                f"{path} is damaged: it does not match its checksum; {_REMEDY}"
-            )
+def _open_part(part: Path, index: dict, vocab_size: int | None) -> _StoredCorpus:
+    said, id_type, shards = index["parts"][part.name], ID_TYPES[index["dtype"]], []
+    for number, shard in enumerate(said["shards"]):
+        path, size = _shard(part, number), shard["tokens"] * id_type.itemsize
+        _check(path.is_file() and not path.is_symlink(), path, "is missing, or no file")
+        found = path.stat().st_size
+        _check(found == size, path, f"has {found:,} bytes instead of {size:,}")
         # A plain array on the map is faster to index than NumPy's class for maps.
-        shards.append(np.asarray(np.memmap(path, dtype=id_type, mode="r")))
+        ids = np.asarray(np.memmap(path, dtype=id_type, mode="r"))
+        if vocab_size is not None:
+            same = files.sha256_of_file(path) == shard["sha256"]
+            _check(same and int(ids.max()) < vocab_size, path, "is damaged")
+        shards.append(ids)
     return _StoredCorpus(
         ids=ShardedIds(shards),
-        n_bytes=part["bytes"],
-        stored_fingerprint=part["fingerprint"],
+        n_bytes=said["bytes"],
+        stored_fingerprint=said["fingerprint"],
     )

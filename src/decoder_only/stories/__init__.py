@@ -7,13 +7,12 @@
 
 It comes in sizes: `StoryLanguage.hamlet()` has few people and three tales, `village()` is between.
 
-``grammar`` is the engine: one program that a writer and a reader both run. ``lexicon`` holds the
-words, ``tales`` the stories, ``world`` decides what is true of whom, and ``language`` puts them
+`grammar` is the engine: one program that a writer and a reader both run. `lexicon` holds the
+words, `tales` the stories, `world` decides what is true of whom, and `language` puts them
 together. No part of it needs torch. Chapter 9.
 """
 
 from decoder_only.stories.language import (
-    SIZES,
     Entropy,
     Explanation,
     Floor,
@@ -22,12 +21,4 @@ from decoder_only.stories.language import (
     split_of,
 )
 
-__all__ = [
-    "SIZES",
-    "Entropy",
-    "Explanation",
-    "Floor",
-    "Story",
-    "StoryLanguage",
-    "split_of",
-]
+__all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]

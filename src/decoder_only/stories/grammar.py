@@ -3,8 +3,8 @@
 A template says literal text, says words that it remembers, and now and then meets a choice. Two
 tellers run the same template:
 
-- the ``Writer`` settles each choice at random and writes down what is said;
-- the ``Reader`` settles each choice by what the text at its cursor begins with.
+- the `Writer` settles each choice at random and writes down what is said;
+- the `Reader` settles each choice by what the text at its cursor begins with.
 
 Both add up the log-probability of the alternative taken, out of those that were possible there:
 
@@ -91,7 +91,7 @@ class Writer:
 
 
 class Reader:
-    """Settles each choice by what the text says; raises ``Departure`` where nothing fits."""
+    """Settles each choice by what the text says; raises `Departure` where nothing fits."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -118,7 +118,7 @@ class Reader:
 
 
 class Departure(Exception):
-    """The text left the language; ``expected`` is what could have followed, as (text, p)."""
+    """The text left the language; `expected` is what could have followed, as (text, p)."""
 
     def __init__(self, expected: Iterable[tuple[str, float]]) -> None:
         super().__init__("the text leaves the language here")
@@ -180,7 +180,7 @@ class Weights:
         self.logs = [math.log(weight / self.total) for weight in self.weights]
 
     def draw(self, uniform: float) -> int:
-        """The index at which ``uniform``, a number in [0, 1), falls."""
+        """The index at which `uniform`, a number in [0, 1), falls."""
         return bisect_right(self.cumulative, uniform * self.total)
 
     def share(self, index: int, used: Sequence[int] = ()) -> float:
@@ -329,7 +329,7 @@ def follow(path: Sequence[str], memory: Memory) -> Any:
 class Grammar:
     """The rule called "story" and those that it leads to, compiled from their notation.
 
-    ``lexicons`` are found by name in draws. ``shorthand`` maps the first word of a path onto a
+    `lexicons` are found by name in draws. `shorthand` maps the first word of a path onto a
     longer path, so that templates can say {friend} where they mean {hero.friend}.
     """
 

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
 from decoder_only.stories.world import (
@@ -26,33 +26,11 @@ from decoder_only.stories.world import (
     build_grammar,
 )
 
-__all__ = [
-    "SIZES",
-    "Entropy",
-    "Explanation",
-    "Floor",
-    "Story",
-    "StoryLanguage",
-    "split_of",
-]
+__all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]
 
 Split = Literal["train", "validation"]
 MOST_EXPONENT = 2  # with a steeper law a crowded story would look long for somebody new
 VALIDATION_SHARE = 1 / 16
-# What the named languages are made of; the rest is as in `StoryLanguage`.
-SIZES: dict[str, dict[str, Any]] = {
-    "hamlet": {
-        "n_characters": 24,
-        "exponent": 0.5,
-        "tales": ("lost", "gift", "garden"),
-    },
-    "village": {
-        "n_characters": 128,
-        "exponent": 0.75,
-        "tales": ("lost", "gift", "storm", "runaway", "dare", "noise", "garden"),
-    },
-    "full": {},
-}
 
 
 def split_of(text: str) -> Split:
@@ -85,7 +63,7 @@ class Floor:
         return self.nats / math.log(2) / self.bytes
 
     def nats_per_token(self, n_tokens: int) -> float:
-        """The floor of a mean loss over ``n_tokens``, the tokens that the stories come to."""
+        """The floor of a mean loss over `n_tokens`, the tokens that the stories come to."""
         if n_tokens < 1:
             raise ValueError(f"n_tokens must be at least 1, got {n_tokens}")
         return self.nats / n_tokens
@@ -105,9 +83,14 @@ class Entropy:
 class Explanation:
     """The verdict of the language on a text.
 
-    ``at`` is the number of characters that some story begins with; ``expected`` holds what could
-    have followed them, most probable first, each with its probability given what stood before.
-    ``read_log_prob`` is the log-probability of the choices settled up to there.
+    Attributes:
+        text: what was read.
+        in_language: whether it is a story, from beginning to end.
+        log_prob: of the whole story, in nats; minus infinity for any other text.
+        at: how many of its characters some story begins with.
+        read_log_prob: the log-probability of the choices settled up to there, in nats.
+        expected: what could have followed, most probable first, each with its probability given
+            what stood before.
     """
 
     text: str
@@ -159,21 +142,40 @@ def _tail(text: str, width: int = 40) -> str:
 class StoryLanguage:
     """A language of short stories, in which the probability of a text is known exactly.
 
-    ``seed`` picks the world: who there is and what is true of them. ``n_characters`` is the number
-    of people, and grows the lists of things, foods and places along with it. ``exponent`` is
-    Zipf's: the r-th most common person, thing, food or place is r ** -exponent as likely as the
-    first, so 0 makes all alike, and a larger exponent leaves less to learn. ``tales`` are the
-    tales that are told, of the fourteen in ``ALL_TALES``; ``None`` is all of them. Each choice of
-    tales is a language of its own, with its own exact floor. ``named`` knows three sizes:
+    Args:
+        seed: picks the world: who there is, and what is true of them.
+        n_characters: how many people there are, and how long the lists of things, foods and
+            places may be; from 24 to 16,384.
+        exponent: Zipf's: the r-th most common person is r ** -exponent as likely as the first, so
+            0 makes all alike, and a larger exponent leaves less to learn; from 0 to 2.
+        tales: those of the fourteen tales that are told; all of them by default. Each choice is a
+            language of its own, with its own exact floor.
+
+    Raises:
+        TypeError, ValueError: for sizes that no world can have.
+
+    `StoryLanguage.named` knows three sizes, which `SIZES` lists:
 
                                      facts            bits per        of a story
         name     people  tales  number    bits  templates  byte    bits  bytes
         hamlet       24      3     216    1331        303  0.1478    97    657
         village     128      7    1152    8196        382  0.1604    99    619
         full       1024     14    9216   72578        522  0.1705   109    637
-
-    Raises ``TypeError`` or ``ValueError`` for sizes that no world can have.
     """
+
+    SIZES: ClassVar[dict[str, dict[str, Any]]] = {
+        "hamlet": {
+            "n_characters": 24,
+            "exponent": 0.5,
+            "tales": ("lost", "gift", "garden"),
+        },
+        "village": {
+            "n_characters": 128,
+            "exponent": 0.75,
+            "tales": ("lost", "gift", "storm", "runaway", "dare", "noise", "garden"),
+        },
+        "full": {},
+    }
 
     def __init__(
         self,
@@ -212,12 +214,16 @@ class StoryLanguage:
 
     @classmethod
     def named(cls, name: str, *, seed: int = 0) -> StoryLanguage:
-        """The language of that name in ``SIZES``. Raises ``ValueError`` for any other name."""
-        if name not in SIZES:
+        """The language of that name in `SIZES`.
+
+        Raises:
+            ValueError: there is no such name.
+        """
+        if name not in cls.SIZES:
             raise ValueError(
-                f"no language is called {name!r}; there are {', '.join(SIZES)}"
+                f"no language is called {name!r}; there are {', '.join(cls.SIZES)}"
             )
-        return cls(seed=seed, **SIZES[name])
+        return cls(seed=seed, **cls.SIZES[name])
 
     @classmethod
     def hamlet(cls, *, seed: int = 0) -> StoryLanguage:
@@ -231,7 +237,7 @@ class StoryLanguage:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What makes this language: ``StoryLanguage(**arguments)`` is the same, also from JSON."""
+        """What makes this language: `StoryLanguage(**arguments)` is the same, also from JSON."""
         some = {} if self.tales == ALL_TALES else {"tales": self.tales}
         names = ("seed", "n_characters", "exponent")
         return {name: getattr(self, name) for name in names} | some
@@ -295,9 +301,11 @@ class StoryLanguage:
     def surprisal(self, text: str) -> list[float]:
         """-log P(character | the text before it) in nats, for each character of a story.
 
-        They add up to ``-log_prob(text)``: this is the loss that a perfect model of characters
+        They add up to `-log_prob(text)`: this is the loss that a perfect model of characters
         would have, one by one. Added up over the characters of a token, it is a token's.
-        Raises ``ValueError`` for a text that is not a story.
+
+        Raises:
+            ValueError: the text is not a story.
         """
         meter = _Meter(text)
         try:
@@ -311,7 +319,11 @@ class StoryLanguage:
     # ------------------------------------------------------------------------------ the floor
 
     def floor(self, stories: Iterable[str]) -> Floor:
-        """The exact score of these stories. Raises ``ValueError`` for a text that is not one."""
+        """The exact score of these stories.
+
+        Raises:
+            ValueError: a text is not a story of this language, or there are none.
+        """
         nats, size, count = 0.0, 0, 0
         for count, text in enumerate(stories, start=1):
             log_prob = self.log_prob(text)
@@ -367,7 +379,11 @@ class StoryLanguage:
         return math.fsum(person["nats"] for person in people) / math.log(2)
 
     def facts(self, name: str) -> dict[str, str]:
-        """What is true of a character in every story. Raises ``KeyError`` for a stranger."""
+        """What is true of a character in every story.
+
+        Raises:
+            KeyError: nobody has that name.
+        """
         for person in self.grammar.lexicons["people"].entries:
             if person["text"] == name:
                 break

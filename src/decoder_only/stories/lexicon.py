@@ -1,7 +1,7 @@
 """The words of the stories: names, things, foods, places, animals, weather, and what they do.
 
-Only words are kept here. ``world`` makes lexicons of them and decides who likes what; ``tales``
-holds the stories. Values may use the notation of ``grammar``.
+Only words are kept here. `world` makes lexicons of them and decides who likes what; `tales`
+holds the stories. Values may use the notation of `grammar`.
 """
 
 from __future__ import annotations

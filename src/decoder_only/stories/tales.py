@@ -1,7 +1,7 @@
 """The tales: what happens in a story, and in how many ways it can be said.
 
-Each rule is a name and its alternatives, in the notation of ``grammar``. Words in braces that stand
-for facts ({food}, {friend}, {fear}) are the hero's, see ``world``. What a story has remembered it
+Each rule is a name and its alternatives, in the notation of `grammar`. Words in braces that stand
+for facts ({food}, {friend}, {fear}) are the hero's, see `world`. What a story has remembered it
 keeps: a thing forgotten {nook} is found {nook}, and the last lines come back to the first.
 """
 

@@ -83,7 +83,7 @@ def build_grammar(
 
 
 def zipf_weights(size: int, exponent: float) -> list[int]:
-    """Weights of the ranks 1 to ``size``, in whole numbers."""
+    """Weights of the ranks 1 to `size`, in whole numbers."""
     return [max(1, round(1e12 / rank**exponent)) for rank in range(1, size + 1)]
 
 

@@ -1,0 +1,118 @@
+// What the pages do beyond reading. Everything is readable without it.
+
+(function () {
+  "use strict";
+
+  // Boxes that scroll sideways say so: the edge fades where something is hidden (book.css), and
+  // the keyboard can reach them.
+  const BOXES =
+    ".bd-article pre, .bd-article div.math, .bd-article mjx-container[display='true'], " +
+    ".bd-article .pst-scrollable-table-container, .bd-article div.output.text_html, " +
+    ".bd-article div.output.text_html > div";
+  const KINDS = [
+    ["div.math, mjx-container", "Formula"],
+    ["pre", "Code"],
+    ["*", "Table"],
+  ];
+
+  function mark(box) {
+    const hidden = box.scrollWidth - box.clientWidth;
+    if (hidden <= 1) {
+      if (box.dataset.more === undefined) return;
+      delete box.dataset.more;
+      ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
+      return;
+    }
+    const left = box.scrollLeft > 2;
+    const right = box.scrollLeft < hidden - 2;
+    if (box.dataset.more === undefined) {
+      box.tabIndex = 0;
+      box.setAttribute("role", "group");
+      const kind = KINDS.find(([selector]) => box.matches(selector))[1];
+      box.setAttribute("aria-label", kind + ", scrolls sideways");
+      box.addEventListener("scroll", () => mark(box), { passive: true });
+    }
+    box.dataset.more = left && right ? "both" : left ? "left" : "right";
+  }
+
+  const sizes = new ResizeObserver((entries) => entries.forEach((entry) => mark(entry.target)));
+
+  function watch() {
+    document.querySelectorAll(BOXES).forEach((box) => {
+      sizes.observe(box);
+      mark(box);
+    });
+  }
+
+  // A fold opens when a link leads into it, and on paper.
+  function open() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let fold = target; fold; fold = fold.parentElement) {
+      if (fold.tagName === "DETAILS" && !fold.open) {
+        fold.open = true;
+        target.scrollIntoView();
+      }
+    }
+  }
+
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details.solution:not([open])")];
+    opened.forEach((fold) => (fold.open = true));
+  });
+  window.addEventListener("afterprint", () => opened.forEach((fold) => (fold.open = false)));
+
+  // The list of claims can be narrowed to one verdict.
+  function narrow() {
+    const items = [...document.querySelectorAll(".claims-list > li")];
+    const after = document.querySelector(".claims-summary");
+    if (!after) return;
+    const verdicts = new Map();
+    for (const item of items) {
+      const pill = item.querySelector(".verdict");
+      const same = verdicts.get(pill.textContent) || { pill, items: [] };
+      same.items.push(item);
+      verdicts.set(pill.textContent, same);
+    }
+    const bar = document.createElement("div");
+    bar.className = "claims-filter";
+    bar.setAttribute("role", "group");
+    bar.setAttribute("aria-label", "Show claims by verdict");
+    const choose = (button, shown) => {
+      bar.querySelectorAll("button").forEach((other) =>
+        other.setAttribute("aria-pressed", String(other === button)));
+      items.forEach((item) => (item.hidden = !shown.includes(item)));
+      document.querySelectorAll("section").forEach((section) => {
+        const list = section.querySelector(":scope > .claims-list");
+        if (list) section.hidden = ![...list.children].some((item) => !item.hidden);
+      });
+    };
+    const add = (name, className, shown) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = className;
+      button.textContent = name + " " + shown.length;
+      button.setAttribute("aria-pressed", String(shown === items));
+      button.addEventListener("click", () => choose(button, shown));
+      bar.append(button);
+    };
+    add("All", "verdict", items);
+    verdicts.forEach(({ pill, items: some }, name) => add(name, pill.className, some));
+    after.after(bar);
+  }
+
+  function start() {
+    watch();
+    narrow();
+    open();
+    window.addEventListener("hashchange", open);
+  }
+
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+  else start();
+  // Formulas get their width late.
+  window.addEventListener("load", () => {
+    const typeset = window.MathJax && window.MathJax.startup && window.MathJax.startup.promise;
+    if (typeset) typeset.then(watch);
+  });
+})();

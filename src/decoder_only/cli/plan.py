@@ -1,0 +1,133 @@
+"""The command `plan`."""
+
+import math
+import shlex
+import textwrap
+from typing import Annotated, Literal
+
+from decoder_only import planning, recipes, scaling
+from decoder_only.cli.options import option, written
+from decoder_only.cli.words import duration, power, shape, short
+from decoder_only.config import GPTConfig
+from decoder_only.engine.hardware import DEVICES, known_device
+from decoder_only.laws import PUBLISHED
+from decoder_only.training import TrainConfig
+
+
+def plan(
+    *,
+    gpu: Annotated[str, option("NAME", "H100")] = "H100",
+    count: Annotated[int, option("N", "8")] = 8,
+    hours: Annotated[float | None, option("HOURS", "24 if nothing is given")] = None,
+    flops: Annotated[str | None, option("C", "none")] = None,
+    params: Annotated[str | None, option("N", "what the law finds best")] = None,
+    tokens: Annotated[str | None, option("M", "what the law finds best")] = None,
+    law: Annotated[
+        Literal["besiroglu2024", "hoffmann2022", "kaplan2020"],
+        option("NAME", "besiroglu2024"),
+    ] = "besiroglu2024",
+    utilization: Annotated[float, option("SHARE", "0.4")] = 0.4,
+    context_length: Annotated[int, option("S", "2048")] = 2048,
+) -> None:
+    """Say what to train with what there is, and what it costs; nothing is trained.
+
+    Give a budget (hours or operations), a size, tokens, or any two of the three. With none of
+    them: a day. Numbers may be written 1e9, 300M, 7B or 1.4T.
+
+    Args:
+        gpu: Which device; its data sheet must be known.
+        count: How many of them.
+        hours: How long they may work.
+        flops: Operations that may be spent, instead of hours.
+        params: Parameters of the model.
+        tokens: Tokens to train on.
+        law: Which splits the budget: `besiroglu2024`, `hoffmann2022` or `kaplan2020`.
+        utilization: Share of the device's peak that the training reaches.
+        context_length: Tokens that the model sees at once.
+    """
+    device = known_device(gpu)
+    if device is None:
+        raise ValueError(f"--gpu {gpu} is unknown; choose one of {', '.join(DEVICES)}")
+    given = {"hours": hours, "flops": _amount("flops", flops)}
+    has_budget = any(value is not None for value in given.values())
+    wished = _amount("params", params), _amount("tokens", tokens)
+    n_wished = sum(value is not None for value in wished)
+    if not has_budget and not n_wished:
+        print("No budget was given, so this is what a day can do.\n")
+        given["hours"] = 24.0
+    split = f"the split that {law} finds best"
+    if n_wished:
+        split = "both as given" if n_wished == 2 else split
+        split = "what the budget allows" if has_budget else split
+    given |= {"parameters": wished[0], "tokens": wished[1], "n_devices": count}
+    given |= {"utilization": utilization, "context_length": context_length}
+    _show(planning.plan_training(PUBLISHED[law], device, **given), split, law)
+
+
+def _amount(option: str, word: str | None) -> float | None:
+    """A number as people write it: 1e9, 300M, 7B, 1.4T."""
+    if word is None:
+        return None
+    factor = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(word[-1:].upper())
+    try:
+        number = float(word[:-1]) * factor if factor else float(word)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"--{option} {word} is no number; write 1e9, 300M, 7B or 1.4T")
+    return number
+
+
+def _show(plan: planning.Plan, split: str, law: str) -> None:
+    config, device, n_devices = plan.config, plan.device, plan.n_devices
+    n, d, length = plan.n_parameters, plan.tokens, config.context_length
+    part = {name: short(size, "B") for name, size in plan.memory.items()}
+    total, room = short(sum(plan.memory.values()), "B"), short(device.memory, "B")
+    hours = f"{n_devices * plan.seconds / 3600:,.1f} device-hours"
+    exact = 3 * sum(scaling.count_flops(config, length).values()) / length * d
+    ways = ({"compiled": True}, {"recompute": True}, {"loss_slices": 8})
+    less = [short(plan.memory_if(**way), "B") for way in ways]
+    stored = short(plan.weight_bytes, "B"), short(plan.state_bytes, "B")
+    text = "WebText2" if law == "kaplan2020" else "MassiveText"
+    said = f"""
+    Model      {short(n)} parameters: {shape(config)}
+                 round numbers near the size; a vocabulary of {config.vocab_size:,}
+    Tokens     {short(d)}, {d / n:,.3g} for each parameter
+                 {split}; sequences of {length:,}; no text twice
+    Work       {power(plan.flops)} operations: 6 N + 12 L D S for each token
+                 as utilizations are counted; {power(exact)} if attention computes no
+                 more than each position may see
+    Time       {duration(plan.seconds)} on {n_devices} x {device.name}, {hours}
+                 assuming {plan.utilization:.0%} of the data sheet's {short(device.flops)}
+                 operations/s, the dense 16-bit peak
+    Memory     {total} of {room} on each device, sequences at a time: {plan.batch_size}
+                 weights {part["weights"]}, gradients {part["gradients"]}, AdamW
+                 {part["optimizer"]}{": spread by FSDP" if n_devices > 1 else ""}
+                 activations {part["activations"]}, gradients of the logits {part["loss"]}
+                 uncompiled; compiled {less[0]}, with --recompute {less[1]},
+                 with --loss-slices 8 {less[2]}
+    Disk       weights {stored[0]}, a saved state {stored[1]}
+                 in float32; a state has AdamW's two means too, and the last two are kept
+    Loss       {plan.loss:.2f} nats per token
+                 of {text} in its tokens: {law} was fitted to that, not yours
+    """
+    print(textwrap.dedent(said).strip())
+    print("\nTrain it on tokens that `decoder-only prepare --tokenizer gpt2` made:\n")
+    words = textwrap.wrap(shlex.join(_command(plan)), 80, break_on_hyphens=False)
+    print("  " + " \\\n    ".join(words))
+
+
+def _command(plan: planning.Plan) -> list[str]:
+    """The words that train the plan: what of it the recipe does not say already."""
+    n, config = plan.n_devices, plan.config.to_dict()
+    base = recipes.chosen(text="tokens")
+    usual = GPTConfig(**base.model, vocab_size=config["vocab_size"]).to_dict()
+    usual |= TrainConfig(**base.training).to_dict()
+    settings = {k: x for k, x in {**config, **plan.training}.items() if x != usual[k]}
+    start = ["decoder-only", "train"]
+    if n > 1:
+        nodes, each = (n // 8, 8) if n % 8 == 0 else (1, n)
+        start = ["torchrun", "--nnodes", nodes, "--nproc-per-node", each, "-m"]
+        start += ["decoder_only", "train", "--strategy", "fsdp"]
+    start += ["--text", "tokens", "--vocab-size", config["vocab_size"]]
+    return [*map(str, start), *written(settings)]

@@ -1,0 +1,174 @@
+"""The command `train`."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+
+from decoder_only import recipes
+from decoder_only import training as loop
+from decoder_only.cli.options import Device, Flag, option, settings
+from decoder_only.cli.words import command, shape, show
+from decoder_only.config import GPTConfig
+from decoder_only.engine import checkpoint
+from decoder_only.engine.distributed import broadcast, process_group
+from decoder_only.engine.hardware import choose_device, describe
+from decoder_only.engine.monitor import History
+from decoder_only.generation import write
+from decoder_only.lm_head import bits_per_byte
+from decoder_only.model import GPT
+from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
+
+PROMPT = "Once there was a"
+"""With which some stories of each named language begin."""
+
+
+def train(
+    *,
+    text: Annotated[Path | None, option("FILE", "none, the stories")] = None,
+    language: Annotated[str | None, option("NAME", "full")] = None,
+    stories: Annotated[int | None, option("N", "the recipe's")] = None,
+    recipe: Annotated[str | None, option("NAME", aliases=["--preset"])] = None,
+    resume: Annotated[Path | None, option("DIR", "none, a new run")] = None,
+    out: Annotated[Path | None, option("DIR", "a new one in runs/")] = None,
+    overwrite: Flag = False,
+    device: Device = None,
+    strategy: Annotated[Literal["ddp", "fsdp"], option("NAME", "ddp")] = "ddp",
+    samples: Annotated[int, option("N", "24")] = 24,
+    board: Flag = False,
+    quiet: Flag = False,
+    model: settings(GPTConfig),
+    training: settings(loop.TrainConfig, aliases={"learning_rate": "--lr"}),
+) -> int:
+    """Train a model, and let it write.
+
+    With no options: the built-in stories, and a small model that learns them in under three
+    minutes on two CPU cores. An option takes the place of the recipe's value.
+
+    Args:
+        text: UTF-8 text to learn from, or a folder that `prepare` made; the word `shakespeare`
+            fetches Tiny Shakespeare. Beside --resume: where the same text lies now.
+        language: Which stories: `hamlet`, `village` or `full`, from few people and tales to many.
+        stories: How many of them to learn from.
+        recipe: Settings to start from: stories-cpu, shakespeare-cpu (the default for a text),
+            stories-gpu, shakespeare-gpu.
+        resume: Go on with the training in this folder, with the settings that it was begun with;
+            --steps may ask for more of them.
+        out: Folder for the run, new or empty.
+        overwrite: Take the place of a run that is in the folder already.
+        device: `cpu`, `cuda`, `cuda:1` or `mps`.
+        strategy: Of several processes under torchrun: `ddp`, a whole model in each, or `fsdp`,
+            one spread over all.
+        samples: Texts to write in the end.
+        board: Write TensorBoard's files into the run's folder too.
+        quiet: Show no progress bar.
+        model: The shape of the model; what is not given is as the recipe has it.
+        training: How it is trained; what is not given is as the recipe has it.
+    """
+    place = choose_device(device)
+    with process_group(place.type) as process, ExitStack() as stack:
+        if place.type == "cuda" and process.n_ranks > 1:
+            place = torch.device("cuda", process.local_rank)
+        what = {"language": language, "n_stories": stories, "model": model}
+        tokenizer, folder = None, resume
+        if resume is None:
+            chosen = recipes.chosen(recipe, text=text, training=training, **what)
+        elif recipe or out or overwrite or any(what.values()):
+            raise ValueError(
+                "--resume goes on with the settings that the run was begun with; beside it, "
+                "give --text, --steps, and how to run it, nothing of what it is"
+            )
+        else:
+            chosen = recipes.stored(resume, text=text, training=training)
+            tokenizer = BytePairTokenizer.load(resume / checkpoint.TOKENIZER)
+        config = loop.TrainConfig(**chosen.training)
+        # Whatever the training would refuse comes before a folder is made or replaced.
+        how = {"process": process, "strategy": strategy, "board": board}
+        loop.check_settings(config, **how)
+        shown = process.is_first and not quiet
+        material = recipes.gather(chosen, tokenizer, process=process, progress=shown)
+        built, run = recipes.build(chosen, material), resume
+        if run is None and process.is_first:
+            where = {"out": out, "overwrite": overwrite, "device": describe(place)}
+            new = recipes.begin(chosen, material, built.config, **where)
+            run = stack.enter_context(new)  # locked until the training is over
+        folder = broadcast(run and Path(run), process)
+        if process.is_first:
+            times = f"{process.n_ranks} times " if process.n_ranks > 1 else ""
+            print(f"Device   {times}{describe(place)}")
+            _introduce(material, built)
+            print(f"Run      {folder}", flush=True)
+        history = loop.train(
+            built if strategy == "fsdp" else built.to(place),
+            material.train,
+            material.validation,
+            config,
+            run=run or folder,
+            progress=not quiet,
+            **how,
+        )
+        if not process.is_first:
+            return 0
+    if len(history.losses) < config.steps:
+        taken = f"{len(history.losses)} of {config.steps}"
+        print(f"\nStopped after step {taken}; all is saved. Go on:")
+        print(command("train", "--resume", folder))
+        return 130
+    _report(history, material)
+    judge = recipes.language_of(chosen.data)
+    if samples:
+        _show_some(checkpoint.load(folder), judge, samples, config.seed)
+    print(f"\nThe run is in {folder}. Let it write more:")
+    print(command("sample", "--run", folder, *(["--prompt", PROMPT] if judge else [])))
+    return 0
+
+
+def _introduce(material: recipes.Material, model: GPT) -> None:
+    config, corpus, held_out = model.config, material.train, material.validation
+    print(
+        f"Data     {material.kind}: {corpus.n_bytes / 1e6:.1f} MB to learn from, "
+        f"{held_out.n_bytes / 1e6:.2f} MB held out; "
+        f"{config.vocab_size:,} tokens, {corpus.bytes_per_token:.2f} bytes each"
+    )
+    if material.remark:
+        print(f"         {material.remark}")
+    print(
+        f"Model    {model.count_parameters() / 1e6:.2f} M parameters: {shape(config)}, "
+        f"{config.context_length} tokens of context"
+    )
+
+
+def _report(history: History, material: recipes.Material) -> None:
+    final, m_tokens = history.final, history.tokens / 1e6
+    times = history.tokens / material.train.n_targets
+    print(f"\nTrained for {history.seconds:.0f} s on {m_tokens:.2f} M tokens, ", end="")
+    print(f"which is {times:.1f} times the data.\n")
+    print(f"{'':15}  nats per token  bits per byte")
+    rows = {"validation loss": final.loss, "exact floor": final.floor, "gap": final.gap}
+    for name, nats in rows.items():
+        if nats is not None:
+            bits = bits_per_byte(nats, final.bytes_per_token)
+            print(f"{name:15}  {nats:14.3f}  {bits:13.3f}")
+
+
+def _show_some(
+    saved: checkpoint.SavedRun, judge: StoryLanguage | None, count: int, seed: int
+) -> None:
+    """A few texts; of stories also how many of more are in the language."""
+    start = {"from_start": True, "count": count} if judge else {"from_start": False}
+    # A young model's likeliest words are its best ones.
+    start |= {"temperature": 0.6, "max_new_tokens": 300}
+    generator = torch.Generator().manual_seed(seed)
+    prompt = "" if judge else "\n"
+    texts = write(saved.model, saved.tokenizer, prompt, generator=generator, **start)
+    said = [judge.explain(text) if judge else "" for text in texts]
+    if judge:
+        n_stories = sum(verdict.in_language for verdict in said)
+        found = (
+            f" {count} texts, of which {n_stories} are stories of the language. Some"
+        )
+    print(f"\nAt temperature 0.6 it wrote{found if judge else ''}:\n")
+    for text, verdict in zip(texts[:4], said, strict=False):
+        show(text, verdict)

@@ -1,0 +1,361 @@
+"""What `decoder-only train` runs: data, a model and its training, by name.
+
+    recipe = chosen("stories-cpu", training={"steps": 100})
+    material = gather(recipe)
+    model = build(recipe, material)
+    train(model, material.train, material.validation, TrainConfig(**recipe.training))
+
+`presets` holds the models that the field knows, this module the runs of the book. Chapter 9.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from decoder_only.config import GPTConfig
+from decoder_only.data import (
+    Corpus,
+    read_text,
+    split_text,
+    story_corpora,
+    text_corpus,
+    tiny_shakespeare,
+)
+from decoder_only.engine import checkpoint
+from decoder_only.engine.checks import require
+from decoder_only.engine.distributed import ALONE, Process, broadcast
+from decoder_only.engine.shards import open_shards
+from decoder_only.model import GPT
+from decoder_only.presets import MODERN
+from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import TrainConfig
+
+__all__ = [
+    "RECIPES",
+    "Material",
+    "Recipe",
+    "begin",
+    "build",
+    "chosen",
+    "gather",
+    "language_of",
+    "stored",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What a run is made from, as plain data.
+
+    Attributes:
+        data: `kind` is "stories", with `language`, `n_train` and `n_validation`; or "text", with
+            its `file`. `vocab_size` is the largest vocabulary to learn.
+        model: fields of `GPTConfig`; of them `vocab_size` only where it must be exactly that.
+        training: fields of `TrainConfig`.
+    """
+
+    data: dict[str, object]
+    model: dict[str, object]
+    training: dict[str, object] = field(default_factory=dict)
+
+
+def _model(
+    context_length: int, d_model: int, n_layers: int, n_heads: int, **more: object
+) -> dict[str, object]:
+    sizes = {"d_model": d_model, "n_layers": n_layers, "n_heads": n_heads}
+    return MODERN | {"context_length": context_length} | sizes | more
+
+
+def _training(steps: int, batch_size: int, **more: object) -> dict[str, object]:
+    return {"steps": steps, "batch_size": batch_size} | more
+
+
+_STORIES, _TEXT = {"kind": "stories"}, {"kind": "text"}
+_MUON = {"optimizer": "muon", "learning_rate": 4e-3}
+
+RECIPES: dict[str, Recipe] = {
+    "stories-cpu": Recipe(
+        data=_STORIES | {"vocab_size": 1024, "n_train": 20_000, "n_validation": 250},
+        model=_model(256, d_model=128, n_layers=4, n_heads=4),
+        training=_training(
+            1400, 4, learning_rate=8e-3, warmup_steps=50, evaluate_every=350
+        ),
+    ),
+    "shakespeare-cpu": Recipe(
+        data=_TEXT | {"vocab_size": 1024},
+        model=_model(128, d_model=128, n_layers=4, n_heads=4),
+        training=_training(450, 16, warmup_steps=20, evaluate_every=225, **_MUON),
+    ),
+    # For one GPU. Not measured yet.
+    "stories-gpu": Recipe(
+        data=_STORIES
+        | {"vocab_size": 4096, "n_train": 1_000_000, "n_validation": 5000},
+        model=_model(512, d_model=512, n_layers=8, n_heads=8),
+        training=_training(5000, 128, warmup_steps=200, evaluate_every=1000, **_MUON),
+    ),
+    "shakespeare-gpu": Recipe(
+        data=_TEXT | {"vocab_size": 257},
+        model=_model(256, d_model=384, n_layers=6, n_heads=6, dropout=0.2),
+        training=_training(2000, 64, warmup_steps=100, evaluate_every=500, **_MUON),
+    ),
+}
+"""Runs by name. Any option of the command line takes the place of a value here."""
+
+
+def chosen(
+    name: str | None = None,
+    *,
+    text: str | Path | None = None,
+    language: str | None = None,
+    n_stories: int | None = None,
+    model: Mapping[str, object] | None = None,
+    training: Mapping[str, object] | None = None,
+) -> Recipe:
+    """The recipe of that name, with what was given in the place of what it says.
+
+    Args:
+        name: in `RECIPES`; by default "stories-cpu", or "shakespeare-cpu" for a text.
+        text: a file, or a folder that `prepare` made, or "shakespeare"; None for stories.
+        language: which stories; see `StoryLanguage.named`.
+        n_stories: how many stories to learn from.
+        model, training: fields of `GPTConfig` and `TrainConfig`.
+
+    Raises:
+        ValueError: for an unknown name, or one for the other kind of data.
+    """
+    kind = "stories" if text is None else "text"
+    name = name or {"stories": "stories-cpu", "text": "shakespeare-cpu"}[kind]
+    if name not in RECIPES:
+        raise ValueError(
+            f"there is no recipe {name!r}; choose one of {', '.join(RECIPES)}"
+        )
+    recipe = RECIPES[name]
+    if recipe.data["kind"] != kind:
+        advice = "add --text FILE" if kind == "stories" else "leave out --text"
+        raise ValueError(
+            f"recipe {name!r} is for another kind of data; {advice}, or choose another"
+        )
+    if kind == "text":
+        if language or n_stories:
+            raise ValueError("--language and --stories are for stories, without --text")
+        data = {"file": str(text)}
+    else:
+        n_train = n_stories or recipe.data["n_train"]
+        n_validation = min(recipe.data["n_validation"], n_train)
+        data = {"language": language or "full"}
+        data |= {"n_train": n_train, "n_validation": n_validation}
+    settings = {**recipe.training, **(training or {})}
+    # A shorter run warms up for less long.
+    warmup = {"warmup_steps": min(settings["warmup_steps"], settings["steps"] // 10)}
+    return Recipe(
+        data=recipe.data | data,
+        model={**recipe.model, **(model or {})},
+        training={**settings, **warmup, **(training or {})},
+    )
+
+
+def stored(
+    run: Path,
+    *,
+    text: str | Path | None = None,
+    training: Mapping[str, object] | None = None,
+) -> Recipe:
+    """The recipe that a run was begun with, to go on with it.
+
+    Args:
+        run: its folder.
+        text: where the same text lies now, if it has moved.
+        training: fields of `TrainConfig` that may change meanwhile; `train` says which may not.
+
+    Raises:
+        FileNotFoundError: the folder holds no run.
+        ValueError: it was not begun by `decoder-only train`, or has changed since.
+    """
+    config = checkpoint.read_config(run)
+    if not {"data", "training"} <= set(config):
+        raise ValueError(
+            f"{run} was not begun by `decoder-only train`: {checkpoint.CONFIG} does not tell data "
+            "and training, so there is nothing to go on with"
+        )
+    # Before anything is opened that config.json names: it is what the states were saved with.
+    state = checkpoint.latest_state(run)
+    then = config["training"] | (json.loads(state.notes["training"]) if state else {})
+    data = config["data"] | ({} if text is None else {"file": str(text)})
+    return Recipe(
+        data=data, model=config["model"], training={**then, **(training or {})}
+    )
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a run learns from, and what its vocabulary had to give up for a small text."""
+
+    kind: str
+    tokenizer: BytePairTokenizer
+    train: Corpus
+    validation: Corpus
+    remark: str | None = None
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """By which the same data is known again."""
+        parts = {"train": self.train, "validation": self.validation}
+        return {name: corpus.fingerprint for name, corpus in parts.items()}
+
+
+def gather(
+    recipe: Recipe,
+    tokenizer: BytePairTokenizer | None = None,
+    *,
+    process: Process = ALONE,
+    progress: bool = False,
+) -> Material:
+    """What a recipe's run learns from. Of several processes the first makes it for all.
+
+    Args:
+        recipe: a vocabulary that its text does not fill shrinks, down to bytes.
+        tokenizer: that of the run that goes on; None learns one.
+        process: this one; all must ask together.
+        progress: show on stderr how far it is.
+
+    Raises:
+        ValueError: a text that is not UTF-8, or does not fill the vocabulary that was asked for.
+        OSError: a text that cannot be read.
+    """
+    path = Path(recipe.data.get("file", ""))
+    if recipe.data["kind"] == "text" and path.is_dir():  # maps files, which all can
+        prepared = open_shards(path, tokenizer=tokenizer, verify=process.is_first)
+        corpora = prepared.train, prepared.validation
+        return Material("prepared text", prepared.tokenizer, *corpora)
+    make = _stories if recipe.data["kind"] == "stories" else _text
+    made = make(recipe, tokenizer, progress) if process.is_first else None
+    return broadcast(made, process)
+
+
+def _stories(
+    recipe: Recipe, tokenizer: BytePairTokenizer | None, progress: bool
+) -> Material:
+    language, remark = language_of(recipe.data), None
+    seed, n_train = recipe.training.get("seed", 0), recipe.data["n_train"]
+    if tokenizer is None:
+        # A few thousand stories hold all common words; more would only take longer to count.
+        some = islice(language.stories(split="train", seed=seed), min(n_train, 4000))
+        tokenizer, remark = _vocabulary(list(some), recipe)
+    sizes = {"n_train": n_train, "n_validation": recipe.data["n_validation"]}
+    corpora = story_corpora(language, tokenizer, **sizes, seed=seed, progress=progress)
+    return Material("stories", tokenizer, *corpora, remark)
+
+
+def _text(
+    recipe: Recipe, tokenizer: BytePairTokenizer | None, progress: bool
+) -> Material:
+    path, remark = Path(recipe.data["file"]), None
+    by_name = str(path) == "shakespeare" and not path.exists()
+    parts = split_text(tiny_shakespeare() if by_name else read_text(path))
+    if tokenizer is None:
+        if progress:
+            print(f"Learning a vocabulary from {path} …", file=sys.stderr)
+        n_least = recipe.model["context_length"]
+        tokenizer, remark = _vocabulary([parts[0]], recipe, n_least)
+    corpora = (text_corpus(part, tokenizer) for part in parts)
+    return Material("text", tokenizer, *corpora, remark)
+
+
+def _vocabulary(
+    texts: list[str], recipe: Recipe, n_least: int = 0
+) -> tuple[BytePairTokenizer, str | None]:
+    """The largest that the texts fill and that leaves so many tokens, down to the 256 bytes.
+
+    One that was asked for is taken or refused.
+    """
+    asked, most = recipe.model.get("vocab_size"), recipe.data["vocab_size"]
+    size, fewest = asked or most, asked or 257
+    while True:
+        try:
+            tokenizer = BytePairTokenizer.train(texts, size)
+            n_tokens = text_corpus(texts, tokenizer).n_targets if n_least else 0
+            if size == fewest or n_tokens >= n_least:
+                break
+        except ValueError:
+            if size == fewest:
+                raise
+        size = fewest + (size - fewest) // 2
+    shrunk = f"a small text: the vocabulary shrank from {most:,} tokens to {size:,}"
+    return tokenizer, None if asked or size == most else shrunk
+
+
+def language_of(data: Mapping[str, object]) -> StoryLanguage | None:
+    """The language in which a run's stories are written; None for a run on text."""
+    if data.get("kind") != "stories":
+        return None
+    name = data.get("language", "full")
+    # The first version knew but one, and noted it by how it is made.
+    return StoryLanguage.named("full" if name.startswith("StoryLanguage(") else name)
+
+
+def build(recipe: Recipe, material: Material) -> GPT:
+    """The recipe's model before its training, drawn from the training's seed.
+
+    Raises:
+        ValueError: for settings that cannot work, or a context longer than the text.
+    """
+    n_tokens, corpus = material.tokenizer.vocab_size, material.train
+    vocab_size = recipe.model.get("vocab_size", n_tokens)
+    require(
+        "vocab_size", vocab_size, n_tokens.__le__, f"{n_tokens} or more, as tokens are"
+    )
+    config = GPTConfig(**recipe.model | {"vocab_size": vocab_size})
+    n_least, found = config.context_length, corpus.n_targets
+    if corpus.starts is None and found < n_least:
+        n_bytes = corpus.n_bytes + material.validation.n_bytes
+        raise ValueError(
+            f"of {n_bytes:,} bytes {found:,} tokens are to train on, less than a context of "
+            f"{n_least:,}; give a text of {math.ceil(n_bytes * n_least / found) + 1:,} bytes or "
+            f"more, or --context-length {found} at most"
+        )
+    generator = torch.Generator().manual_seed(TrainConfig(**recipe.training).seed)
+    return GPT(config, generator=generator)
+
+
+def begin(
+    recipe: Recipe,
+    material: Material,
+    config: GPTConfig,
+    *,
+    out: Path | None = None,
+    overwrite: bool = False,
+    device: str = "",
+) -> AbstractContextManager[checkpoint.Run]:
+    """Make the run's folder, locked meanwhile: the one that is wanted, or a new one in `runs`.
+
+    Args:
+        recipe, material: what the run is made from.
+        config: of the model.
+        out: None takes the first free number of several, also where others do so at once.
+        overwrite: see `checkpoint.new_run`.
+        device: on which it is begun, in words.
+
+    Raises:
+        OSError: the folder is not free, or cannot be made.
+    """
+    details = {
+        "training": TrainConfig(**recipe.training).to_dict(),
+        "data": recipe.data | {"fingerprints": material.fingerprints},
+        "device": device,
+    }
+    name = Path(recipe.data.get("file", "stories")).stem
+    return checkpoint.new_run(
+        out or checkpoint.new_folder("runs", name),
+        model_config=config,
+        tokenizer=material.tokenizer,
+        details=details,
+        overwrite=overwrite,
+    )

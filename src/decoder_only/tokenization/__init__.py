@@ -1,0 +1,33 @@
+"""Byte-level byte-pair encoding: text becomes integers in [0, V), and comes back exactly.
+
+The idea. Start from the 256 bytes, which spell any text in any language. Count every pair of
+neighbouring tokens, make the most frequent pair a new token, and repeat until the vocabulary has
+V entries. Frequent words end up whole, rare words in pieces, and no text is ever "unknown".
+
+Read the files in the order in which text flows through them: `pretokens` cuts text into words,
+`merges` spells a word in tokens and finds and applies the merges, and `tokenizer` keeps the result
+and hands it to tiktoken, which applies the same merges to a whole corpus at the speed of compiled
+code.
+
+Sources: Gage (1994), "A New Algorithm for Data Compression"; Sennrich, Haddow and Birch (2016),
+"Neural Machine Translation of Rare Words with Subword Units"; Radford et al. (2019), "Language
+Models are Unsupervised Multitask Learners" (bytes, and the pattern that cuts text into words);
+seed documents T (pairs of characters) and N (bytes). Chapter 1 of the book builds it.
+"""
+
+from .merges import apply_merges, count_pairs, learn_merges, spell
+from .pretokens import GPT2_PATTERN, count_pretokens, pretokenize
+from .tokenizer import GPT2_BYTE_ORDER, BytePairTokenizer, gpt2_tokenizer
+
+__all__ = [
+    "GPT2_BYTE_ORDER",
+    "GPT2_PATTERN",
+    "BytePairTokenizer",
+    "apply_merges",
+    "count_pairs",
+    "count_pretokens",
+    "gpt2_tokenizer",
+    "learn_merges",
+    "pretokenize",
+    "spell",
+]
