@@ -1,15 +1,19 @@
 """The stored runs: whole, of one language, and what the law said before the last one was made."""
 
 import json
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from decoder_only import GPTConfig, stored
+from decoder_only.data import document_corpus
 from decoder_only.laws import fit
 from decoder_only.scaling import count_parameters
-from decoder_only.stored import load_runs
+from decoder_only.stored import load_model, load_runs
+from decoder_only.stories import StoryLanguage
+from decoder_only.training import evaluate
 
 FOLDER = Path(stored.__file__).parent / "story_sweep"
 EXPERIMENTS = ("depth", "grid", "heldout", "rates", "tails", "transfer")
@@ -57,3 +61,25 @@ def test_an_experiment_that_was_not_made_is_named():
         ValueError, match="no runs of 'width'; choose one of depth, grid"
     ):
         load_runs("width")
+
+
+def test_the_models_have_learned_their_language():
+    language = StoryLanguage()
+    stories = list(islice(language.stories(split="validation", seed=0), 40))
+    gaps = {}
+    for name in ("story_model", "full"):
+        saved = load_model(name)
+        corpus = document_corpus(
+            stories, saved.tokenizer, nats=language.floor(stories).nats
+        )
+        loss = evaluate(saved.model, corpus).loss
+        gaps[name] = corpus.bits_per_byte(loss) - corpus.bits_per_byte(corpus.floor)
+    assert 0.2 < gaps["story_model"] < 0.4
+    assert 0.005 < gaps["full"] < 0.025
+
+
+def test_another_model_is_refused():
+    with pytest.raises(
+        ValueError, match=r"name='half' cannot work: .*full, story_model"
+    ):
+        load_model("half")

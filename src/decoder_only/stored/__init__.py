@@ -11,30 +11,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from decoder_only.engine.checks import require
+
 if TYPE_CHECKING:
     from decoder_only.engine.checkpoint import SavedRun
 
-__all__ = ["load_runs", "load_story_model"]
+__all__ = ["FOLDER", "load_model", "load_runs", "load_story_model"]
 
-_HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
+"""Where it all lies."""
 
 
-def load_story_model() -> SavedRun:
-    """A small model that has learned the stories, for chapters that look inside a trained one.
+def load_model(name: str) -> SavedRun:
+    """A model that has learned the stories, with its weights rounded to bfloat16 to stay small.
 
-    It is what `decoder-only train --steps 1600` makes of the built-in language in three minutes
-    on two CPU cores, with its weights rounded to bfloat16 to stay small;
-    `tools/store_story_model.py` says how it was made.
+    Args:
+        name: "full", which knows the whole language nearly to its floor (2.2 M parameters, two
+            hours of one core: `benchmarks/story_model.py`); or "story_model", which learned for
+            three minutes.
 
     Returns:
         A `SavedRun`: `.model` in float32 on the CPU, in evaluation mode, and `.tokenizer`.
 
     Raises:
-        FileNotFoundError, ValueError: its files are missing or damaged; install the package anew.
+        ValueError: there is no such model, or its files are damaged; install the package anew.
     """
     from decoder_only.engine.checkpoint import load
 
-    return load(_HERE / "story_model")
+    known = sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
+    require("name", name, known.__contains__, f"one of {', '.join(known)}")
+    return load(FOLDER / name)
+
+
+def load_story_model() -> SavedRun:
+    """The model that `decoder-only train --steps 1600` makes; see `load_model`."""
+    return load_model("story_model")
 
 
 def load_runs(experiment: str) -> np.ndarray:
@@ -52,7 +63,7 @@ def load_runs(experiment: str) -> np.ndarray:
     Raises:
         ValueError: there is no such experiment.
     """
-    path = _HERE / "story_sweep" / f"{experiment}.csv"
+    path = FOLDER / "story_sweep" / f"{experiment}.csv"
     if not path.exists():
         known = sorted(each.stem for each in path.parent.glob("*.csv"))
         raise ValueError(

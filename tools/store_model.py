@@ -1,0 +1,48 @@
+"""Stores a trained run as a model that the package brings along.
+
+    python tools/store_model.py RUN NAME
+
+`decoder_only.stored.load_model(NAME)` then finds it. config.json, which is stored too, repeats all
+settings and the seed; the log becomes a table of its evaluations; the weights are rounded to
+bfloat16. How each stored model was trained:
+
+    story_model   decoder-only train --steps 1600 --evaluate-every 200 --optimizer adamw
+    full          python benchmarks/story_model.py
+"""
+
+import csv
+import sys
+from pathlib import Path
+from shutil import copyfile
+
+import torch
+
+from decoder_only.engine import checkpoint
+from decoder_only.stored import FOLDER, load_model
+
+
+def main() -> None:
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    run, folder = Path(sys.argv[1]), FOLDER / sys.argv[2]
+    saved = checkpoint.load(run)
+    folder.mkdir(exist_ok=True)
+    for name in (checkpoint.CONFIG, checkpoint.TOKENIZER):
+        copyfile(run / name, folder / name)
+    checkpoint.save(folder, saved.model.to(torch.bfloat16), step=saved.step)
+    columns = ("step", "validation_loss", "floor", "bits_per_byte", "seconds")
+    with (folder / "evaluations.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, columns, extrasaction="ignore")
+        table.writeheader()
+        table.writerows(
+            record for record in checkpoint.read_log(run) if "validation_loss" in record
+        )
+    stored = load_model(sys.argv[2])
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(
+        f"{stored.model.count_parameters():,} parameters, step {stored.step}, {size:,} bytes"
+    )
+
+
+if __name__ == "__main__":
+    main()
