@@ -13,6 +13,9 @@ book: environment  ## render the book (HTML)
 	@$(RUN) tools/build.py
 	@echo "The book is at file://$(CURDIR)/$(PAGE)"
 
+pdf: book  ## print the whole book to book.pdf (with Chromium; offline)
+	@$(RUN) tools/pdf.py
+
 serve: book  ## render the book and show it on this machine only (PORT=8000)
 	@$(RUN) tools/serve.py --port $(PORT)
 
@@ -41,5 +44,5 @@ clean:  ## remove what was built
 clean-venv:  ## remove the virtual environment
 	@rm -rf .venv
 
-.PHONY: help book serve test check execute report repository environment clean clean-venv
+.PHONY: help book pdf serve test check execute report repository environment clean clean-venv
 .DEFAULT_GOAL := help

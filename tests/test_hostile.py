@@ -366,6 +366,17 @@ def test_sizes_that_no_machine_holds(place, field, value):
     reader.refuses_or_reads(sample(folder), folder)
 
 
+@pytest.mark.parametrize("name", ["\x1b[31m", "x" * 10_000, "two\nlines", "\ud800"])
+def test_what_a_file_says_does_not_reach_the_terminal_raw(place, name):
+    top, good, reader = place
+    folder = restore(top, good, "weights")
+    config = json.loads((folder / "config.json").read_bytes())
+    config["model"][name] = 1
+    put(folder, "config.json", json.dumps(config).encode())
+    for order in (["info", str(folder)], sample(folder)):
+        assert "unexpected keyword argument" in reader.refuses_or_reads(order, folder)
+
+
 @hostile
 @given(data=st.data())
 def test_tokenizer(place, data):

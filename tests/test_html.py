@@ -3,6 +3,7 @@
 Broken links, missing alternative texts, anything that a page would fetch from another host.
 """
 
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,8 @@ import nbformat
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+
+from decoder_only.stories import StoryLanguage
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -355,3 +358,70 @@ def test_claims_stand_under_the_headings_of_their_chapters(pages, site):
     assert len(headings) >= 10
     for heading in headings:
         assert re.search(r"\d\d_\w+\.html$", heading["href"])
+
+
+# ---------------------------------------------------------------- bibliography
+
+CITED = re.compile(r"\{cite(?::[a-z]+)?\}`([^`]+)`")
+
+
+def test_citations_and_entries_match_both_ways():
+    entries = re.findall(
+        r"^@\w+\{([^,]+),", (ROOT / "book/references.bib").read_text(), re.MULTILINE
+    )
+    assert len(entries) == len(set(entries))
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "book").glob("*.md")]
+    for path in (ROOT / "book").glob("*.ipynb"):
+        texts += [
+            cell.source
+            for cell in nbformat.read(path, as_version=4).cells
+            if cell.cell_type == "markdown"
+        ]
+    cited = {
+        key.strip()
+        for text in texts
+        for keys in CITED.findall(text)
+        for key in keys.split(",")
+    }
+    assert cited - set(entries) == set(), "cited and not in references.bib"
+    assert set(entries) - cited == set(), "in references.bib and cited nowhere"
+
+
+def test_papers_on_arxiv_are_linked(pages, site):
+    page = pages[site / "book" / "bibliography.html"]
+    assert len(page.select("a[href^='https://arxiv.org/abs/']")) >= 20
+    for entry in page.select("div.citation"):
+        text = BeautifulSoup(str(entry), "html.parser")
+        for link in text.select("a"):
+            link.decompose()
+        assert "arXiv:" not in text.get_text(), entry.get_text()
+
+
+def test_the_opening_page_pulls(pages, site):
+    """A way in, and a story whose wrong letter is marked, before anything else is explained."""
+    article = pages[site / "book" / "index.html"].select_one("article")
+    start = article.select_one("a.start")
+    assert start["href"].startswith("00_overview.html")
+    before_story = article.get_text().partition(start.get_text())[0]
+    assert len(before_story.split()) < 80
+    letter = article.select_one(".story .wrong-letter").get_text()
+    assert len(letter) == 1
+    story = json.loads((ROOT / "book/figures/opening.json").read_text(encoding="utf-8"))
+    shown = article.select_one(".story-text").get_text()
+    shown = shown.translate(str.maketrans("“”‘’", "\"\"''"))
+    assert shown.startswith(story["read"] + letter)
+    assert story["command"] in article.select_one(".story-caption").get_text()
+    image = pages[site / "book" / "index.html"].select_one("meta[property='og:image']")[
+        "content"
+    ]
+    assert (site / "_static" / Path(image).name).is_file()
+
+
+def test_the_opening_story_leaves_the_language_where_it_says():
+    story = json.loads((ROOT / "book/figures/opening.json").read_text(encoding="utf-8"))
+    verdict = StoryLanguage().explain(story["read"] + story["found"])
+    assert not verdict.in_language
+    assert verdict.at == len(story["read"])
+    assert [words for words, _ in verdict.expected[:3]] == [
+        words for words, _ in story["expected"]
+    ]

@@ -3,12 +3,14 @@
 Skipped, with the reason, where there is no Chromium or no Playwright.
 """
 
+import io
 import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import browser as browsers
+import pdf
 import pytest
 import serve
 from test_html import site  # noqa: F401  (the fixture: the folder of the built pages)
@@ -207,6 +209,59 @@ def test_first_paint_on_a_slow_line(chromium, address):
             break
     assert min(times) < 2500
     assert shift < 0.05
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_paper_is_white_from_either_theme(page, site, theme):  # noqa: F811
+    page.emulate_media(color_scheme=theme)
+    page.add_init_script(
+        f"localStorage.mode = '{theme}'; localStorage.theme = '{theme}'"
+    )
+    settled(page, (site / "book" / "03_attention.html").as_uri())
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    page.emulate_media(media="print")
+    looks = page.evaluate(
+        """() => {
+          const style = (selector) => getComputedStyle(document.querySelector(selector));
+          return {
+            ground: style('body').backgroundColor,
+            text: style('.bd-article p').color,
+            code: style('.bd-article div.cell_input pre').color,
+            box: style('.bd-article div.cell_input').backgroundColor,
+            picture: style('.bd-article figure img').filter,
+            broken: style('.bd-article div.cell_input').boxDecorationBreak,
+            kept: style('.bd-article figure').breakInside,
+            bar: style('.bd-sidebar-primary').display,
+          };
+        }"""
+    )
+
+    def light(colour: str) -> float:
+        return sum(map(int, re.findall(r"\d+", colour)[:3])) / 765
+
+    assert light(looks["ground"]) == 1
+    assert light(looks["box"]) > 0.9
+    assert light(looks["text"]) < 0.3
+    assert light(looks["code"]) < 0.3
+    assert looks["picture"] == "none"
+    assert looks["broken"] == "clone"
+    assert looks["kept"] == "avoid"
+    assert looks["bar"] == "none"
+
+
+def test_a_page_is_printed(page, site):  # noqa: F811
+    pypdf = pytest.importorskip("pypdf")
+    reader = pypdf.PdfReader(
+        io.BytesIO(pdf.printed(page, site / "book" / "claims.html"))
+    )
+    text = " ".join(sheet.extract_text() for sheet in reader.pages)
+    assert "Claims on trial" in text
+    assert 1 < len(reader.pages) < 12
+
+
+def test_the_pdf_has_every_page_of_the_book():
+    assert Path(pdf.contents()[0]).name == "index"
+    assert sorted(Path(name).name for name in pdf.contents()) == NAMES
 
 
 def test_from_a_file_the_book_is_the_same(page, site):  # noqa: F811

@@ -136,7 +136,7 @@ class Finisher:
         ]
         if base := self.app.config.html_baseurl.rstrip("/"):
             lines.append(
-                f'<meta property="og:image" content="{base}/_images/card.png" />'
+                f'<meta property="og:image" content="{base}/_static/card.png" />'
             )
         return "".join(f"  {line}\n" for line in lines)
 
@@ -265,7 +265,7 @@ def table(html: str) -> str:
     soup = BeautifulSoup(html, "html.parser")
     head = soup.select("thead :is(th, td)")
     cells = soup.select("tbody td")
-    if len(head) < 3 or max((len(cell.get_text()) for cell in cells), default=0) < 45:
+    if len(head) < 3 or max((len(cell.get_text()) for cell in cells), default=0) < 60:
         return html
     soup.table["class"] = ["table", "stack"]
     for row in soup.select("tbody tr"):

@@ -52,18 +52,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, OSError, FloatingPointError, ImportError) as error:
-        print(f"decoder-only: {error}", file=sys.stderr)
+        print(f"decoder-only: {_in_one_line(error)}", file=sys.stderr)
     except (MemoryError, RuntimeError) as error:
         said = str(error).partition("\n")[0] or type(error).__name__
         # Only a GPU's own memory has an exception of its own, and that is a RuntimeError too.
         little = isinstance(error, MemoryError) or any(
             word in said.lower() for word in ("memory", "alloc", "overflow")
         )
-        print(f"decoder-only: {said}{_MEMORY if little else ''}", file=sys.stderr)
+        print(
+            f"decoder-only: {_in_one_line(said)}{_MEMORY if little else ''}",
+            file=sys.stderr,
+        )
     except KeyboardInterrupt:
         print("\ndecoder-only: interrupted", file=sys.stderr)
         return 130
     return 1
+
+
+def _in_one_line(said: object) -> str:
+    """A message that no file, whatever it says, can use to write to the terminal at will."""
+    text = str(said)
+    text = text if len(text) < 1000 else f"{text[:900]} … {text[-80:]}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _run(name: str, *words: str) -> int:

@@ -6,7 +6,6 @@ Chapter 1.
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -152,7 +151,10 @@ class BytePairTokenizer:
                 the bytes and the special tokens or too large for the text to fill.
         """
         _check_definition(special_tokens, pattern, byte_order)
-        smallest, largest = 256 + len(special_tokens), sys.maxunicode + 1
+        smallest, largest = (
+            256 + len(special_tokens),
+            0x110000,
+        )  # as many as there are characters
         wanted = (
             f"an integer from {smallest} (the bytes and special tokens) to {largest}"
         )
