@@ -7,18 +7,24 @@ import io
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
 import torch
+import tyro
+from hypothesis import given
+from hypothesis import strategies as st
 
-from decoder_only import planning, presets, scaling
+from decoder_only import planning, presets, recipes, scaling
 from decoder_only.cli import COMMANDS, main, options
 from decoder_only.cli import words as words_
 from decoder_only.cli.plan import plan as plan_command
@@ -28,6 +34,7 @@ from decoder_only.engine.hardware import DEVICES
 from decoder_only.laws import PUBLISHED
 from decoder_only.model import GPT, GPTConfig
 from decoder_only.recipes import RECIPES
+from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig
 
@@ -227,16 +234,15 @@ def test_a_run_that_was_stopped_goes_on(kind, text, tmp_path, capfd):
 def test_a_resumed_run_keeps_its_settings(text, tmp_path, capfd):
     run("train", "--text", text, *NINE, "--out", tmp_path / "run")
     capfd.readouterr()
-    for option in (
-        ("--lr", "20"),
-        ("--d-model", "8"),
-        ("--seed", "3"),
-        ("--overwrite",),
-    ):
+    for option in (("--d-model", "8"), ("--overwrite",), ("--language", "full")):
         message = refused(capfd, "train", "--resume", tmp_path / "run", *option)
         assert "goes on with the settings that the run was begun with" in message
-    message = refused(capfd, "train", "--resume", tmp_path / "run", "--steps", "8")
-    assert "was begun with 9, and may take more, not fewer" in message
+    for option in (("--lr", "20"), ("--seed", "3"), ("--steps", "8")):
+        message = refused(capfd, "train", "--resume", tmp_path / "run", *option)
+        assert "run was begun with " in message
+    text.write_text(LINE * 39 + "The end of it.\n" * 5)
+    message = refused(capfd, "train", "--resume", tmp_path / "run", "--steps", "10")
+    assert "was begun with other " in message
     assert "holds no run" in refused(capfd, "train", "--resume", tmp_path / "nothing")
 
 
@@ -278,7 +284,7 @@ def test_what_cannot_be_prepared_is_named(text, tmp_path, capfd):
     assert run("prepare", text, "--out", "tokens", "--tokenizer=280", "--quiet") == 0
     capfd.readouterr()
     message = refused(capfd, "train", "--text", "tokens", *SMALL, "--vocab-size=257")
-    assert "vocab_size=257 cannot work: 280 tokens are made already" in message
+    assert "vocab_size=257 cannot work: it must be 280 or more" in message
     message = refused(capfd, "train", "--text", "empty", *SMALL)
     assert "give a folder that `decoder-only prepare` made" in message
 
@@ -340,16 +346,16 @@ def told(capfd, *words) -> dict[str, list[str]]:
     ],
 )
 def test_a_plan_says_what_the_counts_say(words, asked, capfd):
-    given = dict(zip(words[::2], words[1::2], strict=True))
-    device = DEVICES[{"a100-80gb": "A100 80GB"}.get(given.get("--gpu"), "H100")]
-    device = DEVICES.get(given.get("--gpu"), device)
-    n_devices, law = given.get("--count", 8), given.get("--law", "besiroglu2024")
+    chosen = dict(zip(words[::2], words[1::2], strict=True))
+    device = DEVICES[{"a100-80gb": "A100 80GB"}.get(chosen.get("--gpu"), "H100")]
+    device = DEVICES.get(chosen.get("--gpu"), device)
+    n_devices, law = chosen.get("--count", 8), chosen.get("--law", "besiroglu2024")
     plan = planning.plan_training(
         PUBLISHED[law],
         device,
         n_devices=n_devices,
-        utilization=given.get("--utilization", 0.4),
-        context_length=given.get("--context-length", 2048),
+        utilization=chosen.get("--utilization", 0.4),
+        context_length=chosen.get("--context-length", 2048),
         **asked,
     )
     rows, short, config = told(capfd, "plan", *words), words_.short, plan.config
@@ -360,7 +366,8 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     each = plan.tokens / plan.n_parameters
     assert rows["Tokens"][0] == f"{short(plan.tokens)}, {each:,.3g} for each parameter"
     assert f"sequences of {config.context_length:,}" in rows["Tokens"][1]
-    assert rows["Work"][0] == f"{words_.power(plan.flops)} operations"
+    work = f"{words_.power(plan.flops)} operations: 6 N + 12 L D S for each token"
+    assert rows["Work"][0] == work
     assert rows["Time"][0].startswith(
         f"{words_.duration(plan.seconds)} on {n_devices} x {device.name}, "
     )
@@ -373,11 +380,40 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     below = " ".join(rows["Memory"][1:])
     for size in memory.values():
         assert size in below
+    for way in ({"compiled": True}, {"recompute": True}, {"loss_slices": 8}):
+        assert short(plan.memory_if(**way), "B") in below
     assert ("FSDP" in below) == (n_devices > 1)
     stored = short(plan.weight_bytes, "B"), short(plan.state_bytes, "B")
     assert rows["Disk"][0] == "weights {}, a saved state {}".format(*stored)
     assert rows["Loss"][0] == f"{plan.loss:.2f} nats per token"
     assert law in rows["Loss"][1]
+
+
+@pytest.mark.parametrize("count", [1, 4, 16])
+@pytest.mark.parametrize("gpu", ["T4", "H100"])
+def test_a_plan_ends_with_the_command_that_trains_it(gpu, count, capfd):
+    assert run("plan", "--gpu", gpu, "--count", count, "--hours", 9) == 0
+    lines = capfd.readouterr().out.partition("made:\n")[2]
+    command = shlex.split(lines.replace("\\\n", " "))
+    head = ["decoder-only"] if count == 1 else command[: command.index("train")]
+    assert head[-1] in ("decoder-only", "decoder_only")
+
+    def read(
+        *,
+        text: Path,
+        strategy: str = "ddp",
+        model: options.settings(GPTConfig),
+        training: options.settings(TrainConfig),
+    ) -> recipes.Recipe:
+        assert strategy == ("ddp" if count == 1 else "fsdp")
+        return recipes.chosen(text=text, model=model, training=training)
+
+    recipe = tyro.cli(read, args=command[command.index("train") + 1 :])
+    law, device = PUBLISHED["besiroglu2024"], DEVICES[gpu]
+    plan = planning.plan_training(law, device, n_devices=count, hours=9)
+    assert GPTConfig(**recipe.model) == plan.config
+    wanted = TrainConfig(**recipe.training | plan.training)
+    assert TrainConfig(**recipe.training) == wanted
 
 
 def test_without_a_budget_a_day_is_planned(capfd):
@@ -413,10 +449,13 @@ def test_a_plan_says_who_chose_size_and_tokens(words, split, capfd):
         (["--params", "7X"], "--params 7X is no number; write 1e9, 300M, 7B or 1.4T"),
         (["--tokens", "B"], "--tokens B is no number"),
         (["--flops", "inf"], "--flops inf is no number"),
-        (["--hours", "1e300"], "parameters cannot be planned; stay below 1e16"),
+        (["--hours", "1e300"], "parameters cannot be planned; stay below 1e15"),
         (["--hours", "0"], "hours=0.0 cannot work"),
         (["--count", "0"], "cannot work: it must be above 0"),
-        (["--utilization", "40"], "utilization=40.0 cannot work: it is at most 1"),
+        (
+            ["--utilization", "40"],
+            "utilization=40.0 cannot work: it must be above 0, and 1",
+        ),
         (["--context-length", "0"], "context_length=0 cannot work"),
     ],
 )
@@ -705,3 +744,254 @@ def test_a_recipe_can_be_built(name):
     TrainConfig(**recipe.training)
     with torch.device("meta"):
         assert GPT(config_named(name)).count_parameters() > 100_000
+
+
+# ------------------------------------------------------------------------------------ not too much
+
+
+def fresh(code: str) -> subprocess.CompletedProcess:
+    """What a new Python says, in which nothing has been imported yet."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_help_and_version_load_next_to_nothing():
+    done = fresh(
+        "import sys; from decoder_only.cli import main\n"
+        "assert not main(['--help']) and not main(['--version'])\n"
+        "heavy = {'torch', 'matplotlib', 'scipy', 'numpy', 'tyro'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^decoder-only \d+\.\d+", done.stdout, re.MULTILINE)
+
+
+def test_a_command_that_is_not_there_is_refused_with_those_that_are(capfd):
+    assert run("trian") == 2
+    assert "no command 'trian'; choose one of prepare, train" in capfd.readouterr().err
+
+
+def test_a_reader_who_has_gone_is_no_reason_to_complain():
+    words = [sys.executable, "-m", "decoder_only", "--help"]
+    command = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command.stdout.close()
+    assert (command.stderr.read(), command.wait()) == (b"", 141)
+
+
+# --------------------------------------------------------------------------------------- suggested
+
+
+@pytest.mark.parametrize("name", StoryLanguage.SIZES)
+def test_suggested_prompts_begin_stories_of_every_language(name):
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    prompts = re.findall(
+        r'--prompt "(.*?)"', readme + import_module("decoder_only.cli").__doc__
+    )
+    assert len(prompts) == 2
+    for prompt in (PROMPT, *prompts):
+        said = StoryLanguage.named(name).explain(prompt)
+        assert said.at == len(prompt), said
+        assert said.expected
+
+
+def suggested(out: str) -> list[list[str]]:
+    """The commands to paste, as a shell reads them."""
+    lines = [line for line in out.splitlines() if line.startswith("  decoder-only ")]
+    return [shlex.split(line)[1:] for line in lines]
+
+
+def test_what_is_suggested_works_when_pasted(tmp_path, capfd):
+    odd = tmp_path / "it's a fox.txt"
+    odd.write_text(LINE * 40)
+    tokens, folder = tmp_path / "my tokens", tmp_path / "my $run; no"
+    assert run("prepare", odd, "--out", tokens, "--tokenizer=280", "--quiet") == 0
+    [words] = suggested(capfd.readouterr().out)
+    small = [*SMALL, "--quiet", "--samples=1"]
+    with interrupted_after(2):
+        assert run(*words, *small, "--out", folder) == 130
+    [words] = suggested(capfd.readouterr().out)
+    assert run(*words, "--quiet", "--samples=0") == 0
+    [words] = suggested(capfd.readouterr().out)
+    assert run(*words, "--max-new-tokens", "2") == 0
+
+
+@given(st.dictionaries(st.sampled_from(["n_layers", "d_model"]), st.integers(1, 9)))
+def test_settings_are_written_as_they_are_read(given_settings):
+    """Whatever a configuration holds can be given, and comes back."""
+    said = {"bias": False, "qk_norm": True, "windows": (None, 256), "norm": "rms"}
+    said |= {"soft_cap": 15.0, "dropout": 0.1} | given_settings
+
+    def read(*, model: options.settings(GPTConfig)) -> dict:
+        return model
+
+    assert tyro.cli(read, args=options.written(said)) == said
+
+
+# -------------------------------------------------------------------------------------- wrong turns
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of a few steps on a text."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "fox.txt").write_text(LINE * 40)
+    small = [*SMALL, "--vocab-size=280", "--quiet", "--out", folder / "run"]
+    assert run("train", "--text", folder / "fox.txt", *small) == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--count", "0"],
+        ["--count", "-1"],
+        ["--temperature", "inf"],
+        ["--temperature", "nan"],
+        ["--temperature", "-1"],
+        ["--max-new-tokens", "-1"],
+        ["--max-new-tokens", "-1", "--prompt", "The quick"],
+        ["--top-k", "0"],
+        ["--top-p", "2"],
+        ["--top-p", "nan"],
+    ],
+)
+def test_what_cannot_be_sampled_is_one_line(words, trained, capfd):
+    said = refused(capfd, "sample", "--run", trained, *words)
+    assert (
+        f"{words[0][2:].replace('-', '_')}={float(words[1]):g}".replace("=", "=")
+        in said
+    )
+    assert "cannot work: it must be" in said
+
+
+@pytest.mark.parametrize(
+    "words", [["--d-model", "1000000"], ["--batch-size", "100000000000000"]]
+)
+def test_too_little_memory_is_said_with_what_would_take_less(words, text, capfd):
+    small = [word for word in NINE if words[0] not in word]
+    said = refused(capfd, "train", "--text", text, *small, *words)
+    assert "n_weights" in said or (
+        "that is more memory than there is" in said and "--accumulation" in said
+    )
+
+
+def test_a_run_without_details_is_counted_and_not_gone_on_with(trained, capfd):
+    config = json.loads((trained / "config.json").read_text())
+    tokenizer = BytePairTokenizer.load(trained / "tokenizer.json")
+    shape = GPTConfig(**config["model"])
+    checkpoint.create_run("bare", model_config=shape, tokenizer=tokenizer)
+    assert "was not begun by" in refused(capfd, "train", "--resume", "bare")
+    assert "Run" not in told(capfd, "info", "bare")
+    details = {"training": config["training"]}
+    checkpoint.create_run(
+        "bare2", model_config=shape, tokenizer=tokenizer, details=details
+    )
+    assert "Run" not in told(capfd, "info", "bare2")
+
+
+def test_what_could_steer_a_terminal_is_shown_as_its_escape(trained, capfd):
+    words = (
+        "sample",
+        "--run",
+        trained,
+        "--max-new-tokens=1",
+        "--prompt",
+        "\x1b[31mA\r",
+    )
+    assert run(*words) == 0
+    out = capfd.readouterr().out
+    assert "\x1b" not in out
+    assert "\r" not in out
+    assert "\\x1b[31mA\\r" in out
+    assert run(*words, "--raw") == 0
+    assert capfd.readouterr().out.startswith("\x1b[31mA\r")
+
+
+@given(st.text())
+def test_visible_text_steers_nothing(text):
+    shown = words_.visible(text)
+    assert all(c.isprintable() or c in "\n\t" for c in shown)
+    if all(c.isprintable() or c in "\n\t" for c in text):
+        assert shown == text
+
+
+def test_plot_says_which_file_it_wrote(trained, tmp_path, capfd):
+    assert run("plot", trained, "--out", "fig") == 0
+    assert "The figure is in fig.png" in capfd.readouterr().out
+    assert (tmp_path / "fig.png").is_file()
+
+
+def test_runs_of_one_name_stay_apart_in_a_plot(trained, tmp_path, capfd):
+    other = tmp_path / "elsewhere" / trained.name
+    shutil.copytree(trained, other)
+    assert run("plot", trained, other, "--out", "runs.svg") == 0
+    assert (
+        str(other) in capfd.readouterr().out
+        or "elsewhere/run" in (tmp_path / "runs.svg").read_text()
+    )
+
+
+@pytest.mark.skipif(find_spec("tensorboard") is not None, reason="it is installed")
+def test_a_board_that_cannot_be_is_refused_before_anything_is_deleted(
+    trained, tmp_path, capfd
+):
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    before = sorted(folder.iterdir())
+    text = trained.parent / "fox.txt"
+    words = ("--text", text, *NINE, "--out", folder, "--overwrite", "--board")
+    assert "pip install tensorboard" in refused(capfd, "train", *words)
+    assert sorted(folder.iterdir()) == before
+    assert checkpoint.load(folder).step == 3
+
+
+def test_a_run_takes_more_steps_with_its_text_elsewhere(text, tmp_path, capfd):
+    run("train", "--text", text, *NINE, "--out", "run")
+    text.rename(tmp_path / "moved.txt")
+    assert "fox.txt does not exist" in refused(capfd, "train", "--resume", "run")
+    more = ("--text", "moved.txt", "--steps", "12", "--quiet")
+    assert run("train", "--resume", "run", *more) == 0
+    assert checkpoint.load("run").step == 12
+    assert run("train", "--resume", "run", "--text", "moved.txt", "--quiet") == 0
+    assert checkpoint.load("run").step == 12
+
+
+@pytest.mark.parametrize("kind", ["stories", "text"])
+def test_stories_are_judged_and_nothing_else(kind, trained, capfd):
+    if kind == "text":
+        said = refused(capfd, "sample", "--run", trained, "--judge")
+        assert "has not learned stories; --language NAME may judge it" in said
+        more = ["--language", "hamlet"]
+    else:
+        assert run("train", *FEW, "--quiet", "--out", "run") == 0
+        trained, more = "run", []
+    capfd.readouterr()
+    words = ["--count=3", "--max-new-tokens=4", "--judge", *more]
+    assert run("sample", "--run", trained, *words) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-1] == "0 of 3 stories lie in the language"
+    assert sum("leaves the language at letter" in line for line in lines) == 3
+
+
+def test_an_exported_run_is_sampled_and_counted_like_the_run(trained, capfd):
+    words = ["--seed=3", "--max-new-tokens=6", "--prompt=The", "--raw"]
+    assert run("export", "--run", trained, "--out", "our model") == 0
+    [suggestion] = suggested(capfd.readouterr().out)
+    assert run(*suggestion, *words) == 0
+    exported = capfd.readouterr().out
+    assert run("sample", "--run", trained, *words) == 0
+    assert capfd.readouterr().out == exported
+    assert (
+        told(capfd, "info", "our model")["Shape"]
+        == told(capfd, "info", trained)["Shape"]
+    )
+    assert "is not empty" in refused(
+        capfd, "export", "--run", trained, "--out", "our model"
+    )
+
+
+def test_a_text_is_streamed_as_it_is_written(trained, capfd):
+    words = ["--seed=3", "--max-new-tokens=9", "--prompt=The", "--raw"]
+    assert run("sample", "--run", trained, *words) == 0
+    at_once = capfd.readouterr().out
+    assert run("sample", "--run", trained, *words, "--stream") == 0
+    assert capfd.readouterr().out == at_once

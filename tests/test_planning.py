@@ -12,10 +12,11 @@ from decoder_only.laws import PUBLISHED, JointLaw
 from decoder_only.planning import plan_training, shape_for
 from decoder_only.scaling import (
     activation_bytes,
-    count_flops,
     count_parameters,
+    flops_per_token,
     training_bytes,
 )
+from decoder_only.training import TrainConfig
 
 # -------------------------------------------------------------------------------------------- shape
 
@@ -30,6 +31,12 @@ def test_a_shape_has_about_the_parameters_asked_for(power):
     # Below 1e8 the vocabulary takes most, and few shapes are left.
     low, high = (20, 200) if wanted < 1e8 else (30, 130)
     assert low < config.d_model / config.n_layers < high
+
+
+@pytest.mark.parametrize("n_parameters", [7e9, 2e10, 1e14, 9e14])
+def test_large_shapes_can_be_built(n_parameters):
+    found = sum(count_parameters(shape_for(n_parameters)).values())
+    assert found == pytest.approx(n_parameters, rel=0.05)
 
 
 def test_a_shape_takes_the_vocabulary_and_the_context_it_is_given():
@@ -70,9 +77,8 @@ WAYS = {
 @pytest.mark.parametrize("law", PUBLISHED.values(), ids=PUBLISHED)
 def test_a_plan_adds_up_however_the_budget_is_given(law, budget):
     plan = plan_training(law, H100, n_devices=8, utilization=0.5, **budget)
-    config, length = plan.config, plan.config.context_length
-    per_token = 3 * sum(count_flops(config, length).values()) / length
-    assert plan.flops == pytest.approx(plan.tokens * per_token, rel=1e-6)
+    config = plan.config
+    assert plan.flops == pytest.approx(plan.tokens * flops_per_token(config), rel=1e-6)
     assert plan.seconds == pytest.approx(plan.flops / (8 * 989.4e12 * 0.5))
     assert plan.n_parameters == sum(count_parameters(config).values())
     assert plan.loss == law.loss(plan.n_parameters, plan.tokens)
@@ -150,7 +156,7 @@ def test_a_device_holds_its_batch_and_not_twice_as_much():
         ({"hours": 1, "utilization": 0}, "utilization=0 cannot work"),
         (
             {"hours": 1, "utilization": 1.5},
-            r"utilization=1\.5 cannot work: it is at most 1",
+            r"utilization=1\.5 cannot work: it must be above 0, and 1 at most",
         ),
         ({"hours": 1e-6}, "no model with 50304 tokens has .* parameters"),
         (
@@ -172,3 +178,29 @@ def test_a_plan_may_follow_a_law_of_ones_own():
     plan = plan_training(law, H100, flops=1e19)
     assert plan.law is law
     assert plan.n_parameters == pytest.approx((1e19 / 6) ** 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("n_devices", [1, 2, 8])
+@pytest.mark.parametrize("gpu", ["T4", "H100"])
+@settings(max_examples=10)
+@given(st.floats(-1, 2.5))
+def test_a_plan_tells_how_it_is_trained(gpu, n_devices, power):
+    plan = plan_training(LAW, DEVICES[gpu], n_devices=n_devices, hours=10**power)
+    config = TrainConfig(**plan.training)
+    length = plan.config.context_length
+    assert config.batch_size == plan.batch_size * n_devices * config.accumulation
+    tokens = config.steps * config.batch_size * length
+    assert tokens == pytest.approx(plan.tokens, rel=0.02)
+    assert config.batch_size * length <= max(
+        2**19, plan.batch_size * n_devices * length
+    )
+    assert 1e-4 <= config.learning_rate < 1.5e-3
+    assert config.steps > 10 * config.warmup_steps
+
+
+def test_other_ways_take_less_memory_than_the_plan():
+    plan = plan_training(LAW, H100, n_devices=8, parameters=1e9)
+    whole = sum(plan.memory.values())
+    assert plan.memory_if() == whole
+    for way in ({"compiled": True}, {"recompute": True}, {"loss_slices": 8}):
+        assert plan.memory_if(**way) < whole

@@ -10,7 +10,6 @@ from decoder_only import recipes
 from decoder_only.engine import checkpoint
 from decoder_only.recipes import RECIPES, begin, build, chosen, gather, stored
 from decoder_only.stories import StoryLanguage
-from decoder_only.stories.language import SIZES
 
 STORY = "\n".join(islice(StoryLanguage.hamlet().stories(), 9))
 TINY = {"context_length": 16, "d_model": 16, "n_layers": 1, "n_heads": 2}
@@ -46,9 +45,9 @@ def test_the_vocabulary_shrinks_to_a_small_text_and_says_so(text, n_bytes):
 
 def test_a_text_that_is_too_short_is_refused_once_and_both_remedies_work(text):
     with pytest.raises(
-        ValueError, match=r"20 bytes, .* give a text of 144 bytes"
+        ValueError, match=r"of 20 bytes .* give a text of 144 bytes"
     ) as no:
-        gather(chosen(text=text(20)))
+        build(chosen(text=text(20)), gather(chosen(text="text.txt")))
     assert "--context-length 18 at most" in str(no.value)
     for recipe in (
         chosen(text=text(144, "longer.txt")),
@@ -69,7 +68,9 @@ def test_a_model_may_have_more_rows_than_its_tokens_and_not_fewer(text):
     wide = chosen(text="text.txt", model={**TINY, "vocab_size": 320})
     assert build(wide, material).config.vocab_size == 320
     narrow = chosen(text="text.txt", model={**TINY, "vocab_size": 299})
-    with pytest.raises(ValueError, match="vocab_size=299 cannot work: 300 tokens are"):
+    with pytest.raises(
+        ValueError, match="vocab_size=299 cannot work: it must be 300 or more"
+    ):
         build(narrow, material)
 
 
@@ -83,7 +84,7 @@ def test_a_shorter_run_warms_up_for_less_long():
 # -------------------------------------------------------------------------------------- languages
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", StoryLanguage.SIZES)
 def test_a_run_finds_its_language_by_name(name):
     found = recipes.language_of(chosen(language=name).data)
     assert repr(found) == repr(StoryLanguage.named(name))
@@ -136,15 +137,12 @@ def test_a_stored_recipe_is_the_one_that_was_begun(text):
     assert again.data["fingerprints"] == same.fingerprints
 
 
-def test_a_text_may_move_and_not_change(text):
+def test_a_text_may_move(text):
     _, material, run = begun(text)
     moved = text(3000, "moved.txt")
     text(0)
-    gather(stored(run, text=moved), tokenizer=material.tokenizer)
-    for end, part in (("validation", STORY[:2990] + "!" * 10), ("train", "!" + STORY)):
-        moved.write_text(part[:3000])
-        with pytest.raises(ValueError, match=f"its {end} part has changed"):
-            gather(stored(run, text=moved), tokenizer=material.tokenizer)
+    same = gather(stored(run, text=moved), tokenizer=material.tokenizer)
+    assert same.fingerprints == material.fingerprints
 
 
 def test_a_run_without_details_cannot_be_gone_on_with(text):
@@ -168,22 +166,6 @@ def test_a_changed_config_is_refused_before_its_text_is_opened(text):
         ValueError, match=r"config\.json is damaged or has been changed"
     ):
         stored(run)
-
-
-@pytest.mark.parametrize(
-    ("training", "message"),
-    [
-        ({"learning_rate": 1.0}, "learning_rate was 0.004; what may change is steps,"),
-        ({"steps": 3}, "was begun with 450, and may take more, not fewer"),
-    ],
-    ids=str,
-)
-def test_what_may_not_change_is_refused(text, training, message):
-    _, _, run = begun(text)
-    with pytest.raises(ValueError, match=message):
-        stored(run, training=training)
-    longer = stored(run, training={"steps": 900, "log_every": 3})
-    assert (longer.training["steps"], longer.training["log_every"]) == (900, 3)
 
 
 @pytest.mark.parametrize(

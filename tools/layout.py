@@ -1,6 +1,7 @@
 """What the package consists of, read from its source: modules, what they import, floors, lines.
 
-    python tools/layout.py     writes the tables of README.md and book/reading_order.md anew
+    python tools/layout.py     writes the tables of README.md and book/reading_order.md anew,
+                               and book/forward_pass.md
 
 A module may import only what does not import it, directly or not. Its floor follows from that: 0 if
 it imports nothing of the package, and else one more than the highest that it imports. So no number
@@ -175,6 +176,9 @@ def rewritten_readme(text: str) -> str:
 def main() -> None:
     for path, rewrite in ((README, rewritten_readme), (PAGE, rewritten_page)):
         path.write_text(rewrite(path.read_text("utf-8")), encoding="utf-8")
+    import forward_pass  # which reads the source by this module
+
+    forward_pass.PAGE.write_text(forward_pass.page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

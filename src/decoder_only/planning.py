@@ -1,6 +1,6 @@
 """What to train with what there is: a model's shape and its tokens, from a budget and a device.
 
-    operations = 3 x those of a forward pass = devices x peak x utilization x seconds
+    (6 N + 12 L D S) M = operations = devices x peak x utilization x seconds
 
 A scaling law splits the budget between parameters and tokens; `scaling` counts what the split
 costs, and how many sequences the memory holds. Nothing is built and nothing trained. Chapter 10.
@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from decoder_only.config import GPTConfig
+from decoder_only.engine.checks import require
 from decoder_only.engine.hardware import Device
 from decoder_only.laws import JointLaw, KaplanLaw
 from decoder_only.presets import MODERN
-from decoder_only.scaling import count_flops, count_parameters, training_bytes
+from decoder_only.scaling import count_parameters, flops_per_token, training_bytes
 
 __all__ = ["Plan", "plan_training", "shape_for"]
 
@@ -28,11 +29,11 @@ def shape_for(
     3.1), so it is chosen for round numbers.
 
     Raises:
-        ValueError: for fewer parameters than the smallest such model has, or for 1e16 or more.
+        ValueError: for fewer parameters than the smallest such model has, or for 1e15 or more.
     """
-    if not n_parameters < 1e16:
+    if not n_parameters < 1e15:
         raise ValueError(
-            f"a model of {n_parameters:.3g} parameters cannot be planned; stay below 1e16"
+            f"a model of {n_parameters:.3g} parameters cannot be planned; stay below 1e15"
         )
 
     def config(d_model: int, n_layers: int) -> GPTConfig:
@@ -51,6 +52,8 @@ def shape_for(
         n_layers = round(rest / (12 * d_model**2))
         if rest <= 0 or n_layers < 1:
             break
+        if n_layers >= 2**16:  # which `GPTConfig` refuses
+            continue
         found = config(d_model, n_layers)
         miss = sum(count_parameters(found).values()) / n_parameters
         ugliness = abs(math.log(d_model / n_layers / 64)) + 4 * abs(math.log(miss))
@@ -72,12 +75,13 @@ class Plan:
     Attributes:
         config: what to train.
         tokens: M, on how much.
-        flops: C, operations that it takes.
-        device, n_devices, utilization: where, and the share of the peak that is reckoned with.
+        flops: C, operations that it takes, counted as the field does: see
+            `scaling.flops_per_token`.
+        device, n_devices, utilization: where, and the share of the peak that is reached.
         batch_size: sequences at a time on each device, which its memory holds.
         memory: bytes on each device, by what takes them; weights, gradients and optimizer are
             spread over the devices.
-        law: which foretells the loss.
+        law: which predicts the loss.
     """
 
     config: GPTConfig
@@ -102,8 +106,36 @@ class Plan:
 
     @property
     def loss(self) -> float:
-        """What the law foretells, in nats per token of the text that it was fitted to."""
+        """What the law predicts, in nats per token of the text that it was fitted to."""
         return self.law.loss(self.n_parameters, self.tokens)
+
+    def memory_if(self, **way: object) -> int | float:
+        """Bytes on each device where training goes another way; see `scaling.training_bytes`."""
+        return sum(
+            _memory(self.config, self.batch_size, self.n_devices, **way).values()
+        )
+
+    @property
+    def training(self) -> dict[str, object]:
+        """The fields of `TrainConfig` that train it.
+
+        A step has about half a million tokens, as of the smaller GPT-3, but no plan has fewer than
+        a thousand steps for that. The learning rate follows the rule of thumb in Kaplan et al.
+        (2020), appendix D.6, from which it is time to depart once there are runs to look at.
+        """
+        each = self.batch_size * self.n_devices * self.config.context_length
+        accumulation = max(1, int(min(2**19, self.tokens / 1000) // each))
+        steps = max(1, round(self.tokens / (each * accumulation)))
+        rate = max(1e-4, 0.003239 - 0.0001395 * math.log(self.n_parameters))
+        return {
+            "steps": steps,
+            "batch_size": self.batch_size * self.n_devices * accumulation,
+            "accumulation": accumulation,
+            "optimizer": "adamw",
+            "learning_rate": float(f"{rate:.1e}"),
+            "warmup_steps": steps // 50,
+            "evaluate_every": max(1, steps // 10),
+        }
 
     @property
     def weight_bytes(self) -> int:
@@ -144,12 +176,10 @@ def plan_training(
             little of what decides; or if not even one sequence fits the device.
     """
     given = {"hours": hours, "flops": flops, "parameters": parameters, "tokens": tokens}
-    given |= {"n_devices": n_devices, "utilization": utilization}
-    for name, value in given.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"{name}={value!r} cannot work: it must be above 0")
-    if utilization > 1:
-        raise ValueError(f"utilization={utilization} cannot work: it is at most 1")
+    for name, value in {**given, "n_devices": n_devices}.items():
+        require(name, value, lambda x: x is None or x > 0, "above 0")
+    wanted = "above 0, and 1 at most"
+    require("utilization", utilization, lambda share: 0 < share <= 1, wanted)
     n_given = sum(given[name] is not None for name in ("hours", "flops"))
     both = parameters is not None and tokens is not None
     if n_given == 2 or (n_given == 1 and both):
@@ -169,8 +199,8 @@ def plan_training(
         parameters = _affordable(flops / tokens, **sizes)
     config = shape_for(parameters, **sizes)
     if tokens is None:
-        tokens = flops / _training_flops_per_token(config)
-    flops = tokens * _training_flops_per_token(config)
+        tokens = flops / flops_per_token(config)
+    flops = tokens * flops_per_token(config)
     batch_size, memory = _fill(config, device, n_devices)
     return Plan(
         config=config,
@@ -201,37 +231,34 @@ def _complete(
     return (parameters, m) if tokens is None else (n, tokens)
 
 
-def _training_flops_per_token(config: GPTConfig) -> float:
-    length = config.context_length
-    return 3 * sum(count_flops(config, length).values()) / length
-
-
-def _affordable(flops_per_token: int | float, **sizes: int) -> float:
-    """How many parameters can be trained for so much a token."""
+def _affordable(budget: int | float, **sizes: int) -> float:
+    """How many parameters can be trained for so many operations a token."""
     flops_per_parameter = 6.0
     for _ in range(4):  # what attention adds depends on the shape that is left
-        config = shape_for(flops_per_token / flops_per_parameter, **sizes)
+        config = shape_for(budget / flops_per_parameter, **sizes)
         n_parameters = sum(count_parameters(config).values())
-        flops_per_parameter = _training_flops_per_token(config) / n_parameters
-    return flops_per_token / flops_per_parameter
+        flops_per_parameter = flops_per_token(config) / n_parameters
+    return budget / flops_per_parameter
+
+
+def _memory(
+    config: GPTConfig, batch_size: int, n_devices: int, **way: object
+) -> dict[str, int | float]:
+    memory = training_bytes(config, batch_size, **way)
+    shared = ("weights", "gradients", "optimizer")
+    return {n: x / n_devices if n in shared else x for n, x in memory.items()}
 
 
 def _fill(
     config: GPTConfig, device: Device, n_devices: int
 ) -> tuple[int, dict[str, int | float]]:
     """The largest power of two of sequences that the memory holds, a tenth of it left free."""
-    found = None
-    for power in range(12):
-        memory = training_bytes(config, 2**power, recompute=False)
-        for shared in ("weights", "gradients", "optimizer"):
-            memory[shared] /= n_devices
-        if sum(memory.values()) > 0.9 * device.memory:
-            break
-        found = 2**power, memory
-    if found is None:
+    tried = [(2**n, _memory(config, 2**n, n_devices)) for n in range(12)]
+    fitting = [each for each in tried if sum(each[1].values()) <= 0.9 * device.memory]
+    if not fitting:
         raise ValueError(
-            f"{sum(memory.values()) / 1e9:.0f} GB for a single sequence do not fit "
+            f"{sum(tried[0][1].values()) / 1e9:.0f} GB for a single sequence do not fit "
             f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
             "larger devices, fewer parameters or a shorter context"
         )
-    return found
+    return fitting[-1]

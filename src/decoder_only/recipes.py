@@ -11,7 +11,7 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -29,6 +29,7 @@ from decoder_only.data import (
     tiny_shakespeare,
 )
 from decoder_only.engine import checkpoint
+from decoder_only.engine.checks import require
 from decoder_only.engine.distributed import ALONE, Process, broadcast
 from decoder_only.engine.shards import open_shards
 from decoder_only.model import GPT
@@ -38,7 +39,6 @@ from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig
 
 __all__ = [
-    "CHANGEABLE",
     "RECIPES",
     "Material",
     "Recipe",
@@ -49,9 +49,6 @@ __all__ = [
     "language_of",
     "stored",
 ]
-
-CHANGEABLE = ("steps", "evaluate_every", "save_every", "log_every", "compile")
-"""Fields of `TrainConfig` that may change when a run goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,15 +152,13 @@ def chosen(
         n_validation = min(recipe.data["n_validation"], n_train)
         data = {"language": language or "full"}
         data |= {"n_train": n_train, "n_validation": n_validation}
-    settings = recipe.training | dict(training or {})
-    if "warmup_steps" not in (training or {}):  # a shorter run warms up for less long
-        settings["warmup_steps"] = min(
-            settings["warmup_steps"], settings["steps"] // 10
-        )
+    settings = {**recipe.training, **(training or {})}
+    # A shorter run warms up for less long.
+    warmup = {"warmup_steps": min(settings["warmup_steps"], settings["steps"] // 10)}
     return Recipe(
         data=recipe.data | data,
-        model=recipe.model | dict(model or {}),
-        training=settings,
+        model={**recipe.model, **(model or {})},
+        training={**settings, **warmup, **(training or {})},
     )
 
 
@@ -178,40 +173,28 @@ def stored(
     Args:
         run: its folder.
         text: where the same text lies now, if it has moved.
-        training: fields of `TrainConfig` that may change meanwhile, see `CHANGEABLE`.
+        training: fields of `TrainConfig` that may change meanwhile; `train` says which may not.
 
     Raises:
         FileNotFoundError: the folder holds no run.
-        ValueError: it was not begun by `decoder-only train`; it has changed since a state was
-            saved; or something else is to be changed than may be.
+        ValueError: it was not begun by `decoder-only train`, or has changed since.
     """
     config = checkpoint.read_config(run)
-    if missing := [part for part in ("data", "training") if part not in config]:
+    if not {"data", "training"} <= set(config):
         raise ValueError(
-            f"{run} was not begun by `decoder-only train`: its {checkpoint.CONFIG} does not "
-            f"tell {' and '.join(missing)}, so there is nothing to go on with"
+            f"{run} was not begun by `decoder-only train`: {checkpoint.CONFIG} does not tell data "
+            "and training, so there is nothing to go on with"
         )
     # Before anything is opened that config.json names: it is what the states were saved with.
     state = checkpoint.latest_state(run)
-    was = json.loads(state.notes["training"]) if state else {}
-    then = config["training"] | {n: was[n] for n in CHANGEABLE if n in was}
-    for name, value in (training or {}).items():
-        if name not in CHANGEABLE and value != then.get(name):
-            raise ValueError(
-                f"--resume goes on with the settings that the run was begun with, and "
-                f"{name} was {then.get(name)!r}; what may change is {', '.join(CHANGEABLE)}"
-            )
-    now = then | dict(training or {})
-    if now["steps"] < then["steps"]:
-        raise ValueError(
-            f"steps={now['steps']} cannot work: {run} was begun with {then['steps']}, "
-            "and may take more, not fewer"
-        )
+    then = config["training"] | (json.loads(state.notes["training"]) if state else {})
     data = config["data"] | ({} if text is None else {"file": str(text)})
-    return Recipe(data=data, model=config["model"], training=now)
+    return Recipe(
+        data=data, model=config["model"], training={**then, **(training or {})}
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Material:
     """What a run learns from, and what its vocabulary had to give up for a small text."""
 
@@ -230,8 +213,8 @@ class Material:
 
 def gather(
     recipe: Recipe,
-    *,
     tokenizer: BytePairTokenizer | None = None,
+    *,
     process: Process = ALONE,
     progress: bool = False,
 ) -> Material:
@@ -244,57 +227,31 @@ def gather(
         progress: show on stderr how far it is.
 
     Raises:
-        ValueError: a text that is not UTF-8 or too short; or, of a recipe with fingerprints, data
-            that has changed since.
+        ValueError: a text that is not UTF-8, or does not fill the vocabulary that was asked for.
         OSError: a text that cannot be read.
     """
     path = Path(recipe.data.get("file", ""))
     if recipe.data["kind"] == "text" and path.is_dir():  # maps files, which all can
         prepared = open_shards(path, tokenizer=tokenizer, verify=process.is_first)
-        material = Material(
-            kind="prepared text",
-            tokenizer=prepared.tokenizer,
-            train=prepared.train,
-            validation=prepared.validation,
-        )
-    else:
-        make = _stories if recipe.data["kind"] == "stories" else _text
-        made = make(recipe, tokenizer, progress) if process.is_first else None
-        material = broadcast(made, process)
-    for part, then in recipe.data.get("fingerprints", {}).items():
-        if material.fingerprints[part] != then:
-            raise ValueError(
-                f"{path if path.name else 'the language'} is not what the run was begun with: "
-                f"its {part} part has changed; restore it, or give the same text by --text"
-            )
-    return material
+        corpora = prepared.train, prepared.validation
+        return Material("prepared text", prepared.tokenizer, *corpora)
+    make = _stories if recipe.data["kind"] == "stories" else _text
+    made = make(recipe, tokenizer, progress) if process.is_first else None
+    return broadcast(made, process)
 
 
 def _stories(
     recipe: Recipe, tokenizer: BytePairTokenizer | None, progress: bool
 ) -> Material:
-    language, data = language_of(recipe.data), recipe.data
-    seed, n_train = recipe.training.get("seed", 0), data["n_train"]
-    remark = None
+    language, remark = language_of(recipe.data), None
+    seed, n_train = recipe.training.get("seed", 0), recipe.data["n_train"]
     if tokenizer is None:
         # A few thousand stories hold all common words; more would only take longer to count.
         some = islice(language.stories(split="train", seed=seed), min(n_train, 4000))
-        tokenizer, remark = _vocabulary(list(some), recipe, lambda _: True)
-    train, validation = story_corpora(
-        language,
-        tokenizer,
-        n_train=n_train,
-        n_validation=data["n_validation"],
-        seed=seed,
-        progress=progress,
-    )
-    return Material(
-        kind="stories",
-        tokenizer=tokenizer,
-        train=train,
-        validation=validation,
-        remark=remark,
-    )
+        tokenizer, remark = _vocabulary(list(some), recipe)
+    sizes = {"n_train": n_train, "n_validation": recipe.data["n_validation"]}
+    corpora = story_corpora(language, tokenizer, **sizes, seed=seed, progress=progress)
+    return Material("stories", tokenizer, *corpora, remark)
 
 
 def _text(
@@ -302,55 +259,37 @@ def _text(
 ) -> Material:
     path, remark = Path(recipe.data["file"]), None
     by_name = str(path) == "shakespeare" and not path.exists()
-    text = tiny_shakespeare() if by_name else read_text(path)
-    train_text, validation_text = split_text(text)
-    n_least = recipe.model["context_length"]
+    parts = split_text(tiny_shakespeare() if by_name else read_text(path))
     if tokenizer is None:
-
-        def fits(tokenizer: BytePairTokenizer) -> bool:
-            return text_corpus(train_text, tokenizer).n_targets >= n_least
-
         if progress:
             print(f"Learning a vocabulary from {path} …", file=sys.stderr)
-        tokenizer, remark = _vocabulary([train_text], recipe, fits)
-    train_corpus = text_corpus(train_text, tokenizer)
-    if train_corpus.n_targets < n_least:
-        raise ValueError(
-            f"{path} has {len(text.encode()):,} bytes, of which nine tenths train: "
-            f"{train_corpus.n_targets} tokens, less than a context of {n_least}; give a text of "
-            f"{math.ceil((n_least + 1) / 0.9)} bytes or more, or "
-            f"--context-length {train_corpus.n_targets} at most"
-        )
-    return Material(
-        kind="text",
-        tokenizer=tokenizer,
-        train=train_corpus,
-        validation=text_corpus(validation_text, tokenizer),
-        remark=remark,
-    )
+        n_least = recipe.model["context_length"]
+        tokenizer, remark = _vocabulary([parts[0]], recipe, n_least)
+    corpora = (text_corpus(part, tokenizer) for part in parts)
+    return Material("text", tokenizer, *corpora, remark)
 
 
 def _vocabulary(
-    texts: list[str], recipe: Recipe, fits: Callable[[BytePairTokenizer], bool]
+    texts: list[str], recipe: Recipe, n_least: int = 0
 ) -> tuple[BytePairTokenizer, str | None]:
-    """The largest vocabulary that the texts fill, if the recipe does not want just one size."""
-    exact, most = recipe.model.get("vocab_size"), recipe.data["vocab_size"]
-    size = exact or most
+    """The largest that the texts fill and that leaves so many tokens, down to the 256 bytes.
+
+    One that was asked for is taken or refused.
+    """
+    asked, most = recipe.model.get("vocab_size"), recipe.data["vocab_size"]
+    size, fewest = asked or most, asked or 257
     while True:
         try:
             tokenizer = BytePairTokenizer.train(texts, size)
-        except ValueError:
-            if exact or size == _BYTES:
-                raise
-        else:
-            if exact or size == _BYTES or fits(tokenizer):
+            n_tokens = text_corpus(texts, tokenizer).n_targets if n_least else 0
+            if size == fewest or n_tokens >= n_least:
                 break
-        size = _BYTES + (size - _BYTES) // 2
+        except ValueError:
+            if size == fewest:
+                raise
+        size = fewest + (size - fewest) // 2
     shrunk = f"a small text: the vocabulary shrank from {most:,} tokens to {size:,}"
-    return tokenizer, shrunk if size < most and not exact else None
-
-
-_BYTES = 257  # each byte, and the end of a text
+    return tokenizer, None if asked or size == most else shrunk
 
 
 def language_of(data: Mapping[str, object]) -> StoryLanguage | None:
@@ -368,21 +307,19 @@ def build(recipe: Recipe, material: Material) -> GPT:
     Raises:
         ValueError: for settings that cannot work, or a context longer than the text.
     """
-    n_tokens = material.tokenizer.vocab_size
+    n_tokens, corpus = material.tokenizer.vocab_size, material.train
     vocab_size = recipe.model.get("vocab_size", n_tokens)
-    if vocab_size < n_tokens:
-        raise ValueError(
-            f"vocab_size={vocab_size} cannot work: {n_tokens} tokens are made already; leave it "
-            "out, or prepare the text anew"
-        )
+    require(
+        "vocab_size", vocab_size, n_tokens.__le__, f"{n_tokens} or more, as tokens are"
+    )
     config = GPTConfig(**recipe.model | {"vocab_size": vocab_size})
-    if (
-        material.train.starts is None
-        and material.train.n_targets < config.context_length
-    ):
+    n_least, found = config.context_length, corpus.n_targets
+    if corpus.starts is None and found < n_least:
+        n_bytes = corpus.n_bytes + material.validation.n_bytes
         raise ValueError(
-            f"the text has {material.train.n_targets} tokens to predict, fewer than "
-            f"context_length={config.context_length}; give a longer text or a shorter context"
+            f"of {n_bytes:,} bytes {found:,} tokens are to train on, less than a context of "
+            f"{n_least:,}; give a text of {math.ceil(n_bytes * n_least / found) + 1:,} bytes or "
+            f"more, or --context-length {found} at most"
         )
     generator = torch.Generator().manual_seed(TrainConfig(**recipe.training).seed)
     return GPT(config, generator=generator)

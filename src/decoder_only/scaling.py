@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from decoder_only.config import GPTConfig
+from decoder_only.engine.checks import require
 from decoder_only.engine.hardware import Device
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "count_flops",
     "count_parameters",
     "decoding_work",
+    "flops_per_token",
     "prefill_work",
     "training_bytes",
     "training_work",
@@ -85,7 +87,7 @@ def count_flops(
     """Operations of matrix products when one sequence goes forward through the model.
 
     A product of (m, k) and (k, n) is 2 m k n operations, one multiplication and one addition for
-    each pair. The way back takes twice as many: a product for the gradient of either factor.
+    each pair. Backward takes twice as many: a product for the gradient of either factor.
     Norms, activations and the softmax are left out, some per cent in small models.
 
     Args:
@@ -116,6 +118,20 @@ def count_flops(
     }
 
 
+def flops_per_token(config: GPTConfig) -> int:
+    """Operations of training on one token as the field counts them: 6 N + 12 L H K S.
+
+    N are the matrices' numbers, the head's among them. Attention is counted over the whole
+    context, whether the mask shows it or not: the convention by which utilizations (MFU) are
+    compared. `count_flops` has the exact number.
+
+    Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
+    """
+    matrices = _block_matrices(config) + config.vocab_size * config.d_model
+    width = config.n_heads * config.head_dim
+    return 6 * matrices + 12 * config.n_layers * width * config.context_length
+
+
 def _windows(config: GPTConfig) -> list[int | None]:
     """The window of each block."""
     return [config.windows[i % len(config.windows)] for i in range(config.n_layers)]
@@ -133,19 +149,18 @@ def activation_bytes(
     number_format: str = "float32",
     recompute: bool = False,
 ) -> dict[str, int]:
-    """What a forward pass keeps for the way back, by component.
+    """What a forward pass keeps for the backward pass, by component.
 
-    Each product keeps what it multiplied, each norm what it normalized, each nonlinearity what it
-    bent. In a 16-bit format the products' operands shrink, copies of the weights included; the
-    residual stream and the log-probabilities stay in float32. Counted as PyTorch 2.13
-    executes this package without compiling it, which is what a plan should reckon with: compiling
-    saves some. Other versions keep other things of an RMS norm (2.6: up to 15% more or less).
+    Each product keeps its factors, each norm and each nonlinearity its input. In a 16-bit format
+    the products' factors shrink, copies of the weights included; the residual stream and the
+    log-probabilities stay in float32. Counted as PyTorch 2.13 executes this package without
+    compiling it. Other versions keep other things of an RMS norm (2.6: up to 15% more or less).
 
     Args:
         batch_size, length: B and S.
         number_format: "float32", "bfloat16" or "float16", of the matrix products.
-        recompute: keep the input of each block only, and compute the rest of it anew on the way
-            back; one block's share is then alive at a time, and counted, the largest's.
+        recompute: keep the input of each block only, and compute the rest of it again in
+            backward; one block's share is then alive at a time, and counted, the largest's.
 
     Returns:
         "attention", "mlp" and "norms" of all blocks, "head" (with the loss), and "weights", the
@@ -233,39 +248,62 @@ def training_bytes(
     number_format: str = "bfloat16",
     optimizer: str = "adamw",
     recompute: bool = False,
+    loss_slices: int = 1,
+    compiled: bool = False,
 ) -> dict[str, int]:
-    """What training holds in memory at its fullest, when the way back begins.
+    """What training holds in memory at its fullest, around the beginning of the backward pass.
+
+    Uncompiled, three float32 arrays of B S V numbers exist at once: the log-probabilities, their
+    gradient, and the logits'. A loss in slices never holds those of the whole batch, but four of a
+    slice, and the gradients of hidden states and head, which it makes at once. Compiled, the
+    logits are held once, in the format of the products. Measured with PyTorch 2.13 on a CPU.
 
     Args:
         batch_size: B, sequences that are computed at a time, after accumulation.
         length: S; the context length by default.
         number_format, recompute: see `activation_bytes`.
         optimizer: "adamw" keeps two numbers for a parameter, "muon" one for a matrix's.
+        loss_slices: parts of the loss; see `lm_head.sliced_next_token_loss`.
+        compiled: what fusing saves elsewhere, a tenth or so, is not counted.
 
     Returns:
-        "weights", "gradients", "optimizer", "activations", and "loss", the gradient of the logits.
+        "weights", "gradients", "optimizer", "activations", and "loss", what the way from
+        activations to their gradients adds.
 
     Raises:
         ValueError: for another optimizer, and as `activation_bytes` does.
     """
-    if optimizer not in ("adamw", "muon"):
-        raise ValueError(
-            f"optimizer={optimizer!r} is unknown; choose 'adamw' or 'muon'"
-        )
+    wanted = "'adamw' or 'muon'"
+    require("optimizer", optimizer, ("adamw", "muon").__contains__, wanted)
     length = length or config.context_length
     n_parameters = sum(count_parameters(config).values())
     states = 2 * n_parameters
     if optimizer == "muon":
         states -= _block_matrices(config)
-    activations = activation_bytes(
+    kept = activation_bytes(
         config, batch_size, length, number_format=number_format, recompute=recompute
     )
+    activations, stream = sum(kept.values()), 4 * batch_size * length * config.d_model
+    logits, b = 4 * batch_size * length * config.vocab_size, _BYTES[number_format]
+    loss = 2 * logits
+    if loss_slices > 1:
+        loss = (
+            4 * logits // loss_slices + 4 * config.vocab_size * config.d_model + stream
+        )
+        activations -= logits
+    elif compiled:
+        # The head's copy in 16 bits has a gradient of its own.
+        loss = b * config.vocab_size * config.d_model if b < 4 else 0
+        activations -= logits - logits * b // 4
+    if recompute:  # no block is computed again while the loss is at its fullest
+        block = kept["attention"] + kept["mlp"] + kept["norms"]
+        loss = max(0, loss - (block - config.n_layers * stream))
     return {
         "weights": 4 * n_parameters,
         "gradients": 4 * n_parameters,
         "optimizer": 4 * states,
-        "activations": sum(activations.values()),
-        "loss": 4 * batch_size * length * config.vocab_size,
+        "activations": activations,
+        "loss": loss,
     }
 
 

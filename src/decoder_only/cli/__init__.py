@@ -9,6 +9,7 @@
     decoder-only train --resume runs/book-1   go on with a training that was stopped
     decoder-only plot runs/book-1 runs/book-2
     decoder-only sample --run runs/stories-1 --prompt "Once there was a"
+    decoder-only export --run runs/book-1 --out folder
 
 Each command is a function in a file of its own, which is loaded when it is asked for: its
 parameters are the options, and its docstring is their help. Chapter 9.
@@ -17,7 +18,9 @@ parameters are the options, and its docstring is their help. Chapter 9.
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
+
+from decoder_only import __version__
 
 __all__ = ["COMMANDS", "main"]
 
@@ -28,6 +31,7 @@ COMMANDS = {
     "plot": "Draw the losses of runs in one figure.",
     "plan": "Say what to train with what there is, and what it costs; nothing is trained.",
     "info": "Count a model: its parameters, operations and bytes, and how a run went.",
+    "export": "Write a run's model as a folder that Hugging Face's transformers opens.",
 }
 
 _MEMORY = (
@@ -85,7 +89,7 @@ def _run(name: str, *words: str) -> int:
         print(f"\nFor instance:\n\n{examples}\n")
         print("`decoder-only COMMAND --help` explains its options.")
     elif name == "--version":
-        print(f"decoder-only {metadata.version('decoder-only')}")
+        print(f"decoder-only {__version__}")
     elif name not in COMMANDS:
         print(
             f"decoder-only: there is no command {name!r}; choose one of {', '.join(COMMANDS)}",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from decoder_only import presets, scaling
+from decoder_only import presets, pretrained, scaling
 from decoder_only.cli.options import option
 from decoder_only.cli.words import line, shape, short
 from decoder_only.config import GPTConfig
@@ -20,7 +20,8 @@ def info(name: Positional[Annotated[str, option("RUN|MODEL")]]) -> None:
     """Count a model: its parameters, operations and bytes, and how a run went.
 
     Args:
-        name: Folder of a run; or a model, as gpt2-small; or a recipe of `train`, as stories-cpu.
+        name: Folder of a run, or one that `export` made; or a model, as gpt2-small; or a recipe of
+            `train`, as stories-cpu.
     """
     with reading(Path(name)):
         _count(name)
@@ -40,23 +41,18 @@ def _count(name: str) -> None:
         if size:
             print(f"{'':11}{size:>{len(f'{n:,}')},} {size / n:6.1%}  {part}")
     forward = sum(scaling.count_flops(config, length).values()) / length
-    off = 2 * n / forward - 1
+    off, cache = 2 * n / forward - 1, scaling.cache_bytes(config, 1, length)
     unread = "" if config.tied else ", and counts an embedding that no product reads"
-    line(
-        "Operations",
-        f"{short(forward)} a token forward, {short(3 * forward)} in training",
-        f"mean over {length:,} tokens; 6 N is {short(6 * n)}, {abs(off):.1%} "
-        f"{'more' if off > 0 else 'less'}: it leaves attention out{unread}",
-    )
+    six = f"6 N is {short(6 * n)}, {abs(off):.1%} {'more' if off > 0 else 'less'}"
+    costs = f"{short(forward)} a token forward, {short(3 * forward)} in training"
+    mean = f"mean over {length:,} tokens; {six}: it leaves attention out{unread}"
+    line("Operations", costs, mean)
     line("Weights", f"{short(4 * n, 'B')} in float32, {short(2 * n, 'B')} in 16 bits")
-    line(
-        "Cache",
-        f"{short(scaling.cache_bytes(config, 1, length), 'B')} a sequence",
-        f"keys and values of {length:,} tokens, in 16 bits",
-    )
+    kept = f"keys and values of {length:,} tokens, in 16 bits"
+    line("Cache", f"{short(cache, 'B')} a sequence", kept)
     training = details.get("training", {})
     line("Training", *_training_memory(config, training.get("optimizer", "adamw")))
-    if "data" in details:
+    if {"data", "training"} <= set(details):
         _show_run(Path(name), details, length, n)
 
 
@@ -74,6 +70,8 @@ def _described(name: str) -> tuple[GPTConfig, Mapping[str, object]]:
             f"{name} is neither a run's folder nor a model; choose one of "
             f"{', '.join([*presets.PRESETS, *RECIPES])}"
         )
+    if any(Path(name).glob("model*.safetensors*")):
+        return pretrained.load(name)[0].config, {}
     saved = checkpoint.read_config(name)
     return GPTConfig(**saved["model"]), saved
 
@@ -81,40 +79,37 @@ def _described(name: str) -> tuple[GPTConfig, Mapping[str, object]]:
 def _training_memory(config: GPTConfig, optimizer: str) -> tuple[str, ...]:
     if config.norm_position != "pre":
         return ("not counted for post-norm",)
-    whole, half = (
-        scaling.training_bytes(
-            replace(config, dropout=0.0), 1, number_format=name, optimizer=optimizer
-        )
-        for name in ("float32", "bfloat16")
-    )
-    fixed = sum(whole[name] for name in ("weights", "gradients", "optimizer"))
+    plain, kinds = replace(config, dropout=0.0), ("float32", "bfloat16")
+    how = {"optimizer": optimizer}
+    held = [scaling.training_bytes(plain, 1, number_format=k, **how) for k in kinds]
+    whole, half = (short(sum(each.values()), "B") for each in held)
+    fixed = sum(held[0][name] for name in ("weights", "gradients", "optimizer"))
     name = {"adamw": "AdamW", "muon": "Muon"}[optimizer]
     dropout = "; dropout's masks left out" if config.dropout else ""
+    rest = f"gradients, {name}; not recomputed, not compiled{dropout}"
     return (
-        f"{short(sum(whole.values()), 'B')} for one sequence, "
-        f"{short(sum(half.values()), 'B')} with products in 16 bits",
-        f"{short(fixed, 'B')} for weights, gradients, {name}; not recomputed, "
-        f"not compiled{dropout}",
+        f"{whole} for one sequence, {half} with products in 16 bits",
+        f"{short(fixed, 'B')} for weights, {rest}",
     )
 
 
 def _show_run(run: Path, details: Mapping[str, object], length: int, n: int) -> None:
     data, training = details["data"], details["training"]
     text = Path(data.get("file", data["kind"])).name
-    records = checkpoint.read_log(run)
+    records, rows = checkpoint.read_log(run), training["batch_size"]
     taken = max((r["step"] for r in records if "loss" in r), default=0)
-    tokens = taken * training["batch_size"] * length
-    line(
-        "Run",
-        f"{short(tokens)} tokens of {text}, {tokens / n:,.3g} for each parameter",
-        f"{taken:,} of {training['steps']:,} steps of {training['batch_size']} x {length:,}",
-    )
-    evaluations = [r for r in records if "validation_loss" in r]
-    if evaluations:
-        last = evaluations[-1]
-        loss, floor = last["validation_loss"], last["floor"]
+    tokens, steps = taken * rows * length, f"{taken:,} of {training['steps']:,} steps"
+    said = f"{short(tokens)} tokens of {text}, {tokens / n:,.3g} for each parameter"
+    line("Run", said, f"{steps} of {rows} x {length:,}")
+    for last in [r for r in records if "validation_loss" in r][-1:]:
+        loss, floor, bits = (
+            last["validation_loss"],
+            last["floor"],
+            last["bits_per_byte"],
+        )
+        above = [f"{loss - floor:.3f} above the floor, {floor:.3f}"] if floor else []
         line(
             "Loss",
-            f"{loss:.3f} nats per token held out, {last['bits_per_byte']:.3f} bits per byte",
-            *([f"{loss - floor:.3f} above the floor, {floor:.3f}"] if floor else []),
+            f"{loss:.3f} nats per token held out, {bits:.3f} bits per byte",
+            *above,
         )

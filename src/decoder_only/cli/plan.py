@@ -1,13 +1,17 @@
 """The command `plan`."""
 
 import math
+import shlex
+import textwrap
 from typing import Annotated, Literal
 
-from decoder_only import planning
-from decoder_only.cli.options import option
-from decoder_only.cli.words import duration, line, power, shape, short
+from decoder_only import planning, recipes, scaling
+from decoder_only.cli.options import option, written
+from decoder_only.cli.words import duration, power, shape, short
+from decoder_only.config import GPTConfig
 from decoder_only.engine.hardware import DEVICES, known_device
 from decoder_only.laws import PUBLISHED
+from decoder_only.training import TrainConfig
 
 
 def plan(
@@ -44,32 +48,20 @@ def plan(
     device = known_device(gpu)
     if device is None:
         raise ValueError(f"--gpu {gpu} is unknown; choose one of {', '.join(DEVICES)}")
-    budget = {"hours": hours, "flops": _amount("flops", flops)}
-    wished = {
-        "parameters": _amount("params", params),
-        "tokens": _amount("tokens", tokens),
-    }
-    n_wished = sum(value is not None for value in wished.values())
-    has_budget = any(value is not None for value in budget.values())
-    is_day = not has_budget and not n_wished
-    if is_day:
-        budget["hours"] = 24.0
-    planned = planning.plan_training(
-        PUBLISHED[law],
-        device,
-        n_devices=count,
-        utilization=utilization,
-        context_length=context_length,
-        **budget,
-        **wished,
-    )
-    if is_day:
+    given = {"hours": hours, "flops": _amount("flops", flops)}
+    has_budget = any(value is not None for value in given.values())
+    wished = _amount("params", params), _amount("tokens", tokens)
+    n_wished = sum(value is not None for value in wished)
+    if not has_budget and not n_wished:
         print("No budget was given, so this is what a day can do.\n")
+        given["hours"] = 24.0
     split = f"the split that {law} finds best"
     if n_wished:
         split = "both as given" if n_wished == 2 else split
         split = "what the budget allows" if has_budget else split
-    _show(planned, split, law)
+    given |= {"parameters": wished[0], "tokens": wished[1], "n_devices": count}
+    given |= {"utilization": utilization, "context_length": context_length}
+    _show(planning.plan_training(PUBLISHED[law], device, **given), split, law)
 
 
 def _amount(option: str, word: str | None) -> float | None:
@@ -88,50 +80,54 @@ def _amount(option: str, word: str | None) -> float | None:
 
 def _show(plan: planning.Plan, split: str, law: str) -> None:
     config, device, n_devices = plan.config, plan.device, plan.n_devices
-    n, d = plan.n_parameters, plan.tokens
+    n, d, length = plan.n_parameters, plan.tokens, config.context_length
     part = {name: short(size, "B") for name, size in plan.memory.items()}
-    total, room = sum(plan.memory.values()), device.memory
-    spread = ": spread by FSDP" if n_devices > 1 else ""
+    total, room = short(sum(plan.memory.values()), "B"), short(device.memory, "B")
+    hours = f"{n_devices * plan.seconds / 3600:,.1f} device-hours"
+    exact = 3 * sum(scaling.count_flops(config, length).values()) / length * d
+    ways = ({"compiled": True}, {"recompute": True}, {"loss_slices": 8})
+    less = [short(plan.memory_if(**way), "B") for way in ways]
+    stored = short(plan.weight_bytes, "B"), short(plan.state_bytes, "B")
     text = "WebText2" if law == "kaplan2020" else "MassiveText"
-    line(
-        "Model",
-        f"{short(n)} parameters: {shape(config)}",
-        f"round numbers near the size; a vocabulary of {config.vocab_size:,}",
-    )
-    line(
-        "Tokens",
-        f"{short(d)}, {d / n:,.3g} for each parameter",
-        f"{split}; sequences of {config.context_length:,}; no text twice",
-    )
-    line(
-        "Work",
-        f"{power(plan.flops)} operations",
-        f"6 N M are {power(6 * n * d)}, the rest is attention; matrix products only",
-    )
-    line(
-        "Time",
-        f"{duration(plan.seconds)} on {n_devices} x {device.name}, "
-        f"{n_devices * plan.seconds / 3600:,.1f} device-hours",
-        f"assuming {plan.utilization:.0%} of the data sheet's {short(device.flops)} "
-        "operations/s, the dense 16-bit peak",
-    )
-    line(
-        "Memory",
-        f"{short(total, 'B')} of {short(room, 'B')} on each device, "
-        f"sequences at a time: {plan.batch_size}",
-        f"weights {part['weights']}, gradients {part['gradients']}, "
-        f"AdamW {part['optimizer']}{spread}",
-        f"activations {part['activations']}, logits' gradient {part['loss']}: not "
-        "recomputed, not compiled",
-    )
-    line(
-        "Disk",
-        f"weights {short(plan.weight_bytes, 'B')}, "
-        f"a saved state {short(plan.state_bytes, 'B')}",
-        "in float32; a state has AdamW's two means too, and the last two are kept",
-    )
-    line(
-        "Loss",
-        f"{plan.loss:.2f} nats per token",
-        f"of {text} in its tokens: {law} was fitted to that, not yours",
-    )
+    said = f"""
+    Model      {short(n)} parameters: {shape(config)}
+                 round numbers near the size; a vocabulary of {config.vocab_size:,}
+    Tokens     {short(d)}, {d / n:,.3g} for each parameter
+                 {split}; sequences of {length:,}; no text twice
+    Work       {power(plan.flops)} operations: 6 N + 12 L D S for each token
+                 as utilizations are counted; {power(exact)} if attention computes no
+                 more than each position may see
+    Time       {duration(plan.seconds)} on {n_devices} x {device.name}, {hours}
+                 assuming {plan.utilization:.0%} of the data sheet's {short(device.flops)}
+                 operations/s, the dense 16-bit peak
+    Memory     {total} of {room} on each device, sequences at a time: {plan.batch_size}
+                 weights {part["weights"]}, gradients {part["gradients"]}, AdamW
+                 {part["optimizer"]}{": spread by FSDP" if n_devices > 1 else ""}
+                 activations {part["activations"]}, gradients of the logits {part["loss"]}
+                 uncompiled; compiled {less[0]}, with --recompute {less[1]},
+                 with --loss-slices 8 {less[2]}
+    Disk       weights {stored[0]}, a saved state {stored[1]}
+                 in float32; a state has AdamW's two means too, and the last two are kept
+    Loss       {plan.loss:.2f} nats per token
+                 of {text} in its tokens: {law} was fitted to that, not yours
+    """
+    print(textwrap.dedent(said).strip())
+    print("\nTrain it on tokens that `decoder-only prepare --tokenizer gpt2` made:\n")
+    words = textwrap.wrap(shlex.join(_command(plan)), 80, break_on_hyphens=False)
+    print("  " + " \\\n    ".join(words))
+
+
+def _command(plan: planning.Plan) -> list[str]:
+    """The words that train the plan: what of it the recipe does not say already."""
+    n, config = plan.n_devices, plan.config.to_dict()
+    base = recipes.chosen(text="tokens")
+    usual = GPTConfig(**base.model, vocab_size=config["vocab_size"]).to_dict()
+    usual |= TrainConfig(**base.training).to_dict()
+    settings = {k: x for k, x in {**config, **plan.training}.items() if x != usual[k]}
+    start = ["decoder-only", "train"]
+    if n > 1:
+        nodes, each = (n // 8, 8) if n % 8 == 0 else (1, n)
+        start = ["torchrun", "--nnodes", nodes, "--nproc-per-node", each, "-m"]
+        start += ["decoder_only", "train", "--strategy", "fsdp"]
+    start += ["--text", "tokens", "--vocab-size", config["vocab_size"]]
+    return [*map(str, start), *written(settings)]

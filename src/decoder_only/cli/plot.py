@@ -36,11 +36,13 @@ def plot(
                 raise ValueError(
                     f"{run} has not taken a step yet; there is nothing to draw"
                 )
-            name = f"{run.name}, training"
-            faint.append(name)
-            curves[name] = ([r["step"] for r in losses], [r["loss"] for r in losses])
+            is_alone = sum(other.name == run.name for other in runs) == 1
+            name = run.name if is_alone else str(run)
+            faint.append(f"{name}, training")
+            steps = [r["step"] for r in losses]
+            curves[faint[-1]] = (steps, [r["loss"] for r in losses])
             if evaluations:
-                curves[f"{run.name}, validation"] = (
+                curves[f"{name}, validation"] = (
                     [r["step"] for r in evaluations],
                     [r["validation_loss"] for r in evaluations],
                 )

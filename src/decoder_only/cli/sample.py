@@ -1,16 +1,20 @@
 """The command `sample`."""
 
+import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import torch
 
-from decoder_only import recipes
+from decoder_only import generation, pretrained, recipes
 from decoder_only.cli.options import Device, Flag, option
-from decoder_only.cli.words import show
+from decoder_only.cli.words import show, visible
 from decoder_only.engine import checkpoint
 from decoder_only.engine.hardware import choose_device
-from decoder_only.generation import write
+from decoder_only.model import GPT
+from decoder_only.stories import Explanation
+from decoder_only.tokenization import BytePairTokenizer
 
 
 def sample(
@@ -26,12 +30,13 @@ def sample(
     device: Device = None,
     judge: Flag = False,
     language: Annotated[str | None, option("NAME", "the run's")] = None,
+    stream: Flag = False,
     raw: Flag = False,
 ) -> None:
     """Let a trained model write.
 
     Args:
-        run: Folder of the run, as `train` printed it.
+        run: Folder of the run, as `train` printed it, or one that `export` made, or `gpt2-small`.
         prompt: What the texts begin with.
         count: Number of texts.
         max_new_tokens: Length at most; a text may end by itself before.
@@ -43,31 +48,63 @@ def sample(
         judge: Say of each story at which letter it leaves its language, and in the end how many
             do not.
         language: Which language judges.
-        raw: Print the texts and nothing else, as they are.
+        stream: Print a single text while it is written, as a terminal gets it in any case.
+        raw: Print the texts as they are, whatever they would do to a terminal.
     """
-    saved = checkpoint.load(run, device=choose_device(device))
-    data = saved.config.get("data", {})
+    model, tokenizer, data = _opened(run, choose_device(device))
     if language is not None:
         data = {"kind": "stories", "language": language}
     stories = recipes.language_of(data)
     if judge and stories is None:
         raise ValueError(f"{run} has not learned stories; --language NAME may judge it")
-    texts = write(
-        saved.model,
-        saved.tokenizer,
-        ("" if stories else "\n") if prompt is None else prompt,
-        count=count,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        generator=torch.Generator().manual_seed(seed),
-        from_start=stories is not None,
-    )
-    if raw:
-        print(*texts, sep="\n", end="")
-        return
-    show(texts, stories)
+    asked = model, tokenizer, ("" if stories else "\n") if prompt is None else prompt
+    settings = {
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "generator": torch.Generator().manual_seed(seed),
+        "from_start": stories is not None,
+    }
+    as_it_comes = count == 1 and (stream or sys.stdout.isatty())
+    if as_it_comes:
+        texts = [""]
+        for piece in generation.stream(*asked, **settings):
+            print(piece if raw else visible(piece), end="", flush=True)
+            texts[0] += piece
+        print()
+    else:
+        texts = generation.write(*asked, count=count, **settings)
+    inside = 0
+    for text in texts:
+        verdict = stories.explain(text) if stories else ""
+        inside += bool(verdict) and verdict.in_language
+        if not raw:
+            show("" if as_it_comes else text, _in_short(verdict) if judge else verdict)
+        elif not as_it_comes:
+            print(text)
     if judge:
-        inside = sum(stories.explain(text).in_language for text in texts)
-        print(f"{inside} of {len(texts)} stories lie in the language")
+        print(f"{inside} of {count} stories lie in the language")
+
+
+def _opened(
+    run: Path, device: torch.device
+) -> tuple[GPT, BytePairTokenizer, dict[str, object]]:
+    """The model of a run, of an exported folder, or of the field, and what it was trained on."""
+    if any(run.glob("model*.safetensors*")) or str(run) in pretrained.PUBLISHED:
+        model, tokenizer = pretrained.load(run, device=device)
+        if tokenizer is None:
+            raise ValueError(
+                f"{run} has no tokenizer.json, without which nothing is read"
+            )
+        return model, tokenizer, {}
+    saved = checkpoint.load(run, device=device)
+    return saved.model, saved.tokenizer, saved.config.get("data", {})
+
+
+def _in_short(said: Explanation) -> str:
+    if said.in_language:
+        return str(said)
+    wanted = json.dumps(said.expected[0][0][:40]) if said.expected else "the end"
+    found = json.dumps(said.found[:40]) if said.found else "the end"
+    return f"leaves the language at letter {said.at}: {found}, where {wanted} could be"

@@ -3,9 +3,6 @@
 import math
 import shlex
 import textwrap
-from collections.abc import Sequence
-
-from decoder_only.stories import StoryLanguage
 
 __all__ = ["command", "duration", "line", "power", "shape", "short", "show", "visible"]
 
@@ -23,14 +20,13 @@ def visible(text: str) -> str:
     )
 
 
-def show(texts: Sequence[str], language: StoryLanguage | None = None) -> None:
-    """Print texts, and of stories what their language says of each."""
-    for text in texts:
-        for each in visible(text).splitlines():
-            print(textwrap.fill(each, 88, initial_indent="  ", subsequent_indent="  "))
-        if language is not None:
-            print(textwrap.indent(str(language.explain(text)), "    "))
-        print()
+def show(text: str, verdict: object = "") -> None:
+    """Print a text, and below it what is to be said of it."""
+    for each in visible(text).splitlines():
+        print(textwrap.fill(each, 88, initial_indent="  ", subsequent_indent="  "))
+    if verdict:
+        print(textwrap.indent(str(verdict), "    "))
+    print()
 
 
 def line(name: str, said: str, *notes: str) -> None:
