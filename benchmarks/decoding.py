@@ -34,7 +34,7 @@ from decoder_only.generation import generate
 from decoder_only.presets import PRESETS
 
 model = GPT(PRESETS["gpt2-small"], generator=torch.Generator().manual_seed(0)).eval()
-ids = torch.arange(int(sys.argv[1]))[None]
+ids = torch.arange(1, int(sys.argv[1]) + 1)[None]
 print("ready", flush=True)
 for line in sys.stdin:
     start = time.process_time()
@@ -86,7 +86,7 @@ def main() -> None:
     ours = GPT(config, generator=torch.Generator().manual_seed(0)).eval()
     theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
     theirs.load_state_dict(to_gpt2(ours.state_dict()), strict=False)
-    ids = torch.arange(N_PROMPT)[None]
+    ids = torch.arange(1, N_PROMPT + 1)[None]  # transformers masks its padding, 0
     greedy = {"max_new_tokens": N_NEW, "do_sample": False, "use_cache": True}
     greedy |= {"eos_token_id": None, "pad_token_id": 0}
     x, matrix = torch.randn(4096, 1), torch.randn(32768, 4096)  # 537 MB

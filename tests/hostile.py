@@ -19,6 +19,8 @@ import matplotlib
 
 matplotlib.use("agg")
 
+from matplotlib import pyplot
+
 from decoder_only import cli
 from decoder_only.data import evaluation_batches, training_batch
 from decoder_only.engine.shards import open_shards
@@ -90,6 +92,7 @@ def obey(order: list[str]) -> dict[str, object]:
         answer["raised"] = f"{type(error).__name__}: {error!s:.300}"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        pyplot.close("all")  # a command draws one figure, and this process hundreds
     seconds = time.process_time() - begin
     return {**answer, "said": said.getvalue(), "seen": seen, "seconds": seconds}
 

@@ -227,7 +227,7 @@ def test_the_question_shows_the_place_in_the_architecture(path):
         if cell.cell_type == "code" and "architecture(" in cell.source and images(cell):
             assert section == HEADINGS[0]
             return
-    pytest.fail("no code cell draws plots.architecture(lit=...)")
+    pytest.fail("no code cell draws architecture(lit=...)")
 
 
 @every_chapter

@@ -123,9 +123,14 @@ class KeyValueCache:
             not was_empty and n_new > 1
         ):  # a ring may lose what the first of them still see
             seen = [torch.cat([self._filled(old, new), new], 2) for old, new in pairs]
-        slots = self._next(n_new)[-self.length :] % self.length
-        for old, new in pairs:
-            old.index_copy_(2, slots, new[:, :, -self.length :].detach().to(old.dtype))
+        if n_new == 1 and self._host_knows:  # the common step, without small tensors
+            for old, new in pairs:
+                old[:, :, len(self) % self.length] = new[:, :, 0].detach()
+        else:
+            slots = self._next(n_new)[-self.length :] % self.length
+            for old, new in pairs:
+                kept = new[:, :, -self.length :].detach().to(old.dtype)
+                old.index_copy_(2, slots, kept)
         self.position += n_new
         self.is_empty = False
         if not was_empty and n_new == 1:

@@ -263,6 +263,11 @@ def read_config(folder: AnyPath) -> dict[str, object]:
         ) from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise FileNotFoundError(f"{nothing} ({path} is of another program)")
+    for part in ("model", "training", "data"):
+        if not isinstance(config.get(part, {}), dict):
+            raise ValueError(
+                f"{path} is damaged: {part!r} does not hold settings by name"
+            )
     return config
 
 

@@ -71,6 +71,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except (
         ArithmeticError,
+        AttributeError,
         LookupError,
         RecursionError,
         TypeError,

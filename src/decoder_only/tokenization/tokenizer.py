@@ -151,13 +151,8 @@ class BytePairTokenizer:
                 the bytes and the special tokens or too large for the text to fill.
         """
         _check_definition(special_tokens, pattern, byte_order)
-        smallest, largest = (
-            256 + len(special_tokens),
-            0x110000,
-        )  # as many as there are characters
-        wanted = (
-            f"an integer from {smallest} (the bytes and special tokens) to {largest}"
-        )
+        smallest, largest = 256 + len(special_tokens), 0x110000  # Python's characters
+        wanted = f"an integer from {smallest} (bytes, special tokens) to {largest}"
         fits = range(smallest, largest + 1).__contains__
         require("vocab_size", vocab_size, lambda v: type(v) is int and fits(v), wanted)
         counts = count_pretokens(_documents(text), pattern)
