@@ -27,6 +27,7 @@ from provenance import collect, write_results
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, story_corpora, training_batch
 from decoder_only.generation import write
+from decoder_only.lm_head import bits_per_byte
 from decoder_only.model import GPT
 from decoder_only.optimization import build_optimizers
 from decoder_only.stories import StoryLanguage
@@ -182,10 +183,8 @@ def measure(point: Point) -> Row:
         steps=training.steps,
         parameters=model.count_parameters(),
         tokens=history.tokens,
-        gap=round(
-            history.final.bits_per_byte - validation.bits_per_byte(validation.floor), 5
-        ),
-        floor=round(validation.bits_per_byte(validation.floor), 5),
+        gap=round(bits_per_byte(history.final.gap, validation.bytes_per_token), 5),
+        floor=round(bits_per_byte(validation.floor, validation.bytes_per_token), 5),
         in_language=sum(language.log_prob(text) > -math.inf for text in texts),
         processor_seconds=round(seconds, 1),
     )

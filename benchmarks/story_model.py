@@ -16,6 +16,7 @@ import torch
 import tyro
 
 from decoder_only import recipes
+from decoder_only.lm_head import bits_per_byte
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
@@ -68,7 +69,7 @@ def main(out: Path = Path("runs/full"), steps: int = TRAINING["steps"]) -> None:
             progress=True,
         )
     final = history.final
-    gap = final.bits_per_byte * final.gap / final.loss
+    gap = bits_per_byte(final.gap, final.bytes_per_token)
     print(f"{gap:.4f} bits per byte above the floor, after {history.seconds:.0f} s")
 
 

@@ -10,6 +10,7 @@ import pytest
 from decoder_only import GPTConfig, stored
 from decoder_only.data import document_corpus
 from decoder_only.laws import fit
+from decoder_only.lm_head import bits_per_byte
 from decoder_only.scaling import count_parameters
 from decoder_only.stored import load_model, load_runs
 from decoder_only.stories import StoryLanguage
@@ -73,7 +74,7 @@ def test_the_models_have_learned_their_language():
             stories, saved.tokenizer, nats=language.floor(stories).nats
         )
         loss = evaluate(saved.model, corpus).loss
-        gaps[name] = corpus.bits_per_byte(loss) - corpus.bits_per_byte(corpus.floor)
+        gaps[name] = bits_per_byte(loss - corpus.floor, corpus.bytes_per_token)
     assert 0.2 < gaps["story_model"] < 0.4
     assert 0.005 < gaps["full"] < 0.025
 
