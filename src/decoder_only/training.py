@@ -60,8 +60,8 @@ class TrainConfig:
         batch_size: B, rows of one step, over all processes.
         accumulation: micro-batches into which a process cuts its rows, one after the other, to
             save memory; the gradient is the same.
-        loss_slices: parts of a micro-batch whose logits are computed one after the other, and
-            again in backward, to save memory; 1 computes them at once.
+        loss_slices: parts of a micro-batch whose logits are computed one after the other, to save
+            memory; 1 computes them at once.
         recompute: compute each block's activations again in backward, to save memory.
         optimizer: "adamw" or "muon".
         learning_rate: the peak.
