@@ -107,8 +107,8 @@ class GPT(nn.Module):
                 learned positions can place.
         """
         x = self.hidden(ids, cache)
-        table = self.embedding.weight if self.config.tied else None
-        return self.head(x[:, -1:] if last_only else x, table)
+        table = [self.embedding.weight] if self.config.tied else []
+        return self.head(x[:, -1:] if last_only else x, *table)
 
     def hidden(
         self, ids: Int[Tensor, "b s"], cache: Sequence[KeyValueCache] | None = None
