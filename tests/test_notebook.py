@@ -9,6 +9,7 @@ import textwrap
 import tokenize
 from functools import wraps
 from html.parser import HTMLParser
+from pathlib import Path
 from types import FunctionType
 from typing import ClassVar
 
@@ -36,11 +37,10 @@ def objects_of(module):
         yield thing
         for method in vars(thing).values() if isinstance(thing, type) else ():
             method = inspect.unwrap(method)
-            # Dataclasses write some of their methods themselves.
-            if (
-                isinstance(method, FunctionType)
-                and method.__code__.co_filename[0] != "<"
-            ):
+            # Dataclasses and named tuples bring along methods that nobody wrote here.
+            if isinstance(method, FunctionType) and Path(
+                method.__code__.co_filename
+            ).is_relative_to(layout.PACKAGE):
                 yield method
 
 
