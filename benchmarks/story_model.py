@@ -1,6 +1,6 @@
 """Trains the model that is stored as "full": the whole language of the stories, on one core.
 
-    python benchmarks/story_model.py --out runs/full      two hours of one core
+    python benchmarks/story_model.py --out runs/full      80 minutes of one core
     python tools/store_model.py runs/full full
 
 A training that was stopped goes on: `decoder-only train --resume runs/full`. Its vocabulary is

@@ -26,8 +26,8 @@ def load_model(name: str) -> SavedRun:
     """A model that has learned the stories, with its weights rounded to bfloat16 to stay small.
 
     Args:
-        name: "full", which knows the whole language nearly to its floor (2.2 M parameters, two
-            hours of one core: `benchmarks/story_model.py`); or "story_model", which learned for
+        name: "full", which knows the whole language nearly to its floor (2.2 M parameters, 80
+            minutes of one core: `benchmarks/story_model.py`); or "story_model", which learned for
             three minutes.
 
     Returns:
