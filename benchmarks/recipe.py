@@ -9,13 +9,12 @@ vocabularies can be compared; and how many of 64 samples at temperature 0.6 lie 
 Runs that stand in `results/recipe.csv` are not made again.
 """
 
-import csv
 import functools
 import math
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -23,6 +22,7 @@ from typing import Literal
 import torch
 import tyro
 from provenance import collect, write_results
+from tables import append, key, read
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, story_corpora, training_batch
@@ -209,18 +209,6 @@ def steps_within(point: Point, config: GPTConfig, stories: Corpus) -> int:
     return round(point.seconds / sorted(times)[len(times) // 2])
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def key(row: dict[str, object]) -> tuple[str, ...]:
-    values = (row[field.name] for field in fields(Point))
-    return tuple("" if value is None else str(value) for value in values)
-
-
 def main(
     experiments: tyro.conf.Positional[
         tuple[
@@ -238,18 +226,13 @@ def main(
     """
     torch.set_num_threads(1)
     path = RESULTS / "recipe.csv"
-    done = {key(row) for row in read(path)}
+    done = {key(row, Point) for row in read(path)}
     points = [p for name in experiments for p in EXPERIMENTS[name]()]
     for point in dict.fromkeys(points):
-        if key(asdict(point)) in done:
+        if key(asdict(point), Point) in done:
             continue
         row = measure(point)
-        is_new = not path.exists()
-        with path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Row)])
-            if is_new:
-                writer.writeheader()
-            writer.writerow(asdict(row))
+        append(path, row)
         print(row, flush=True)
     provenance = collect(packages=["torch", "numpy", "tiktoken"])
     about = {"provenance": provenance, "runs": len(read(path))}

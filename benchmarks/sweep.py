@@ -13,7 +13,6 @@ their tables are part of the package (`src/decoder_only/stored/story_sweep`), be
 reads them. `--size gpu` takes larger ones, of the same recipe, and writes to `results/sweep-gpu`.
 """
 
-import csv
 import functools
 import math
 import multiprocessing
@@ -21,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import islice, product
 from pathlib import Path
 from typing import Literal
@@ -29,6 +28,7 @@ from typing import Literal
 import torch
 import tyro
 from provenance import collect, write_results
+from tables import append, key, read
 
 from decoder_only import stored
 from decoder_only.config import GPTConfig
@@ -245,18 +245,6 @@ def measure(point: Point, size: str, device: str) -> Row:
     )
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def key(row: dict[str, object]) -> tuple[str, ...]:
-    values = (row[field.name] for field in fields(Point))
-    return tuple("" if value is None else str(value) for value in values)
-
-
 def prepare_worker() -> None:
     torch.set_num_threads(1)
 
@@ -285,9 +273,9 @@ def main(
     folder.mkdir(parents=True, exist_ok=True)
     wanted = []
     for experiment in experiments:
-        done = {key(row) for row in read(folder / f"{experiment}.csv")}
+        done = {key(row, Point) for row in read(folder / f"{experiment}.csv")}
         points = dict.fromkeys(EXPERIMENTS[experiment](size))
-        wanted += [(experiment, p) for p in points if key(asdict(p)) not in done]
+        wanted += [(experiment, p) for p in points if key(asdict(p), Point) not in done]
     context = multiprocessing.get_context("spawn")
     workers = jobs if size == "cpu" else 1
     with ProcessPoolExecutor(
@@ -299,7 +287,7 @@ def main(
         }
         for number, future in enumerate(as_completed(futures), 1):
             row = future.result()
-            write(folder / f"{futures[future]}.csv", row)
+            append(folder / f"{futures[future]}.csv", row)
             print(f"{number}/{len(futures)} {futures[future]}: {row}", flush=True)
     for experiment in dict.fromkeys(experiment for experiment, _ in wanted):
         provenance = collect(packages=["torch", "numpy", "tiktoken"])
@@ -312,15 +300,6 @@ def main(
             ),
         }
         write_results(folder / f"{experiment}.json", about)
-
-
-def write(path: Path, row: Row) -> None:
-    is_new = not path.exists()
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
-        if is_new:
-            writer.writeheader()
-        writer.writerow(asdict(row))
 
 
 if __name__ == "__main__":
