@@ -332,13 +332,6 @@ def test_writing_copies_nothing_that_lies_in_memory(tmp_path, monkeypatch):
     assert bytes(written[1]) == bytes(memoryview(tensor.numpy())), "the very same bytes"
 
 
-def test_a_file_of_the_first_edition_is_read():
-    """The stored story model was written before; its checksum is in the same place."""
-    from decoder_only.stored import load_story_model
-
-    assert load_story_model().step == 1600
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

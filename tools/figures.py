@@ -87,7 +87,7 @@ def tell() -> dict:
         raise SystemExit("decoder-only: no sample leaves the language; try more SEEDS")
     seed, verdict = best
     command = COMMAND.format(
-        run="src/decoder_only/stored/story_model", temperature=TEMPERATURE, seed=seed
+        run="src/decoder_only/stored/full", temperature=TEMPERATURE, seed=seed
     )
     return {
         "command": command,

@@ -6,8 +6,7 @@
 settings and the seed; the log becomes a table of its evaluations; the weights are rounded to
 bfloat16. How each stored model was trained:
 
-    story_model   decoder-only train --steps 1600 --evaluate-every 200 --optimizer adamw
-    full          python benchmarks/story_model.py
+    full   python benchmarks/story_model.py
 """
 
 import csv

@@ -27,8 +27,7 @@ def load_model(name: str) -> SavedRun:
 
     Args:
         name: "full", which knows the whole language nearly to its floor (2.2 M parameters, 80
-            minutes of one core: `benchmarks/story_model.py`); or "story_model", which learned for
-            three minutes.
+            minutes of one core: `benchmarks/story_model.py`).
 
     Returns:
         A `SavedRun`: `.model` in float32 on the CPU, in evaluation mode, and `.tokenizer`.
@@ -44,8 +43,8 @@ def load_model(name: str) -> SavedRun:
 
 
 def load_story_model() -> SavedRun:
-    """The model that `decoder-only train --steps 1600` makes; see `load_model`."""
-    return load_model("story_model")
+    """The model that most chapters look into, `load_model("full")`."""
+    return load_model("full")
 
 
 def load_runs(experiment: str) -> np.ndarray:
