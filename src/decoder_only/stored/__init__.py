@@ -6,6 +6,7 @@ each stands how it was made.
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,28 +49,41 @@ def load_story_model() -> SavedRun:
 
 
 def load_runs(experiment: str) -> np.ndarray:
-    """What became of models of many sizes, trained on stories: the runs that chapter 10 reads.
+    """The runs of an experiment that took too long for a chapter.
 
-    `benchmarks/sweep.py` made them. Each experiment is a table with a row for each run; a file of
-    the same name that ends in `.json` tells when, where and from which revision.
+    Each is a table with a row for each run; a file of the same name that ends in `.json` tells
+    when, where, by which command and from which revision.
 
     Args:
-        experiment: "rates", "grid", "heldout", "transfer", "depth" or "tails".
+        experiment: as the chapters name it, such as "grid", the sizes that chapter 10 compares.
 
     Returns:
-        A structured array: `runs["loss"]` is a column, in nats per token.
+        A structured array: `runs["loss"]` is a column. A column holds text where one of its cells
+        does, and numbers elsewhere; an empty cell, such as the base width of a standard model, is
+        then NaN.
 
     Raises:
         ValueError: there is no such experiment.
     """
-    path = FOLDER / "story_sweep" / f"{experiment}.csv"
-    if not path.exists():
-        known = sorted(each.stem for each in path.parent.glob("*.csv"))
-        raise ValueError(
-            f"there are no runs of {experiment!r}; choose one of {', '.join(known)}"
-        )
-    with path.open(encoding="utf-8") as file:
-        names = file.readline().strip().split(",")
-    # A cell that is empty, such as the base width of a standard model, reads as NaN.
-    types = [(name, "U8" if name == "optimizer" else float) for name in names]
-    return np.atleast_1d(np.genfromtxt(path, types, delimiter=",", skip_header=1))
+    tables = {
+        path.stem: path
+        for folder in ("story_sweep", "trials")
+        for path in (FOLDER / folder).glob("*.csv")
+    }
+    require(
+        "experiment",
+        experiment,
+        tables.__contains__,
+        f"one of {', '.join(sorted(tables))}",
+    )
+    with tables[experiment].open(encoding="utf-8", newline="") as file:
+        names, *rows = csv.reader(file)
+    columns = [_numbers(column) for column in zip(*rows, strict=True)]
+    return np.rec.fromarrays(columns, names=names).view(np.ndarray)
+
+
+def _numbers(cells: tuple[str, ...]) -> np.ndarray:
+    try:
+        return np.array([float(cell) if cell else np.nan for cell in cells])
+    except ValueError:
+        return np.array(cells)
