@@ -1,6 +1,6 @@
 """Which settings learn a small language best in a few minutes on a CPU.
 
-    python benchmarks/recipe.py vocabulary context rates shape batch schedule tables adamw seeds
+    python benchmarks/recipe.py vocabulary context rates shape heads batch schedule tables adamw seeds
 
 Each experiment varies one thing around the recipe that stands in `BASE`, and every run gets the
 same processor time on one thread: the number of steps follows from how long a step takes. What
@@ -78,7 +78,7 @@ class Row(Point):
 
 def vocabulary() -> Iterator[Point]:
     # A context holds about one story in each.
-    for vocab_size, context_length in ((512, 288), (1024, 224), (2048, 192)):
+    for vocab_size, context_length in ((1024, 224), (2048, 192), (2900, 176)):
         yield replace(BASE, vocab_size=vocab_size, context_length=context_length)
 
 
@@ -99,6 +99,11 @@ def shape() -> Iterator[Point]:
         (128, 5, 4),
     ):
         yield replace(BASE, d_model=d_model, n_layers=n_layers, n_heads=n_heads)
+
+
+def heads() -> Iterator[Point]:
+    for n_heads in (2, 4, 8):
+        yield replace(BASE, n_heads=n_heads)
 
 
 def batch() -> Iterator[Point]:
@@ -135,6 +140,7 @@ EXPERIMENTS = {
         context,
         rates,
         shape,
+        heads,
         batch,
         schedule,
         tables,
@@ -237,6 +243,7 @@ def main(
                 "context",
                 "rates",
                 "shape",
+                "heads",
                 "batch",
                 "schedule",
                 "tables",

@@ -2,7 +2,7 @@
 
     python benchmarks/trajectory.py --out runs/hamlet       a quarter of an hour of one core
 
-The weights are kept after 1, 2, 4, … steps and at the end, as chapters want them that ask when
+The weights are kept after 2, 4, 8, … steps and at the end, as chapters want them that ask when
 something was learned. The rate is constant from the end of the warm-up to half of the training,
 so that the states before are also those of a longer one, and then falls.
 """
@@ -30,15 +30,15 @@ from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, evaluate, train_step
 
 MODEL = {
-    "vocab_size": 1024,
-    "context_length": 224,
+    "vocab_size": 1792,
+    "context_length": 192,
     "d_model": 64,
     "n_layers": 4,
     "n_heads": 4,
 }
 TRAINING = TrainConfig(
-    steps=8192,
-    batch_size=8,
+    steps=4096,
+    batch_size=16,
     optimizer="muon",
     learning_rate=8e-3,
     schedule="warmup_stable_decay",
@@ -68,7 +68,7 @@ def main(out: Path = Path("runs/hamlet"), seed: int = 0) -> None:
     optimizers = build_optimizers(
         model, optimizer=config.optimizer, learning_rate=config.learning_rate
     )
-    kept = {2**power for power in range(20)} | {config.steps}
+    kept = {2**power for power in range(1, 20)} | {config.steps}
     rows = []
     with recipes.begin(recipe, material, model.config, out=out):
         for step in range(config.steps):
@@ -93,7 +93,8 @@ def main(out: Path = Path("runs/hamlet"), seed: int = 0) -> None:
                     name: tensor.to(torch.bfloat16)
                     for name, tensor in model.state_dict().items()
                 }
-                save_file(tensors, out / f"weights-{step + 1:05}.safetensors")
+                if step + 1 < config.steps:
+                    save_file(tensors, out / f"weights-{step + 1:05}.safetensors")
                 rows.append(measured(tensors, model, material, step + 1))
                 print(rows[-1], flush=True)
         checkpoint.save(out, tensors, step=config.steps)
