@@ -41,10 +41,9 @@ from decoder_only import GPT, GPTConfig, recipes, training
 from decoder_only.data import Corpus, story_corpora
 from decoder_only.engine import hardware
 from decoder_only.engine.distributed import ALONE
-from decoder_only.engine.monitor import flops_per_token
 from decoder_only.generation import generate
 from decoder_only.presets import PRESETS
-from decoder_only.scaling import decoding_work, training_bytes
+from decoder_only.scaling import decoding_work, flops_per_token, training_bytes
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
@@ -137,7 +136,7 @@ def timed(bench: Bench, name: str, step: Callable[[], object], tokens: int) -> R
         speeds.append(n_steps * tokens / (time.perf_counter() - began))
     speeds.sort()
     peak = hardware.peak_flops(bench.device)
-    flops = flops_per_token(bench.model("gpt2-small"))
+    flops = flops_per_token(bench.model("gpt2-small").config)
     return told(
         name=name,
         **{"tokens per second": round(speeds[len(speeds) // 2])},
@@ -185,8 +184,7 @@ def our_step(bench: Bench, config: GPTConfig, **settings: Any) -> Callable[[], o
 
     def step() -> object:
         hardware.seed_generators(chosen.seed, state.step, 0)
-        inputs, targets = training._batch(corpus, state, chosen, ALONE)
-        return training._step(state, inputs, targets, chosen, ALONE)
+        return training._step(state, corpus)
 
     return step
 

@@ -29,7 +29,7 @@ from decoder_only.cli import COMMANDS, main, options
 from decoder_only.cli import words as words_
 from decoder_only.cli.plan import plan as plan_command
 from decoder_only.cli.train import PROMPT
-from decoder_only.engine import checkpoint
+from decoder_only.engine import checkpoint, log
 from decoder_only.engine.hardware import DEVICES
 from decoder_only.laws import PUBLISHED
 from decoder_only.model import GPT, GPTConfig
@@ -258,7 +258,7 @@ def test_text_is_prepared_once_and_learned_from(text, tmp_path, capfd):
     assert run("train", "--text", text, *NINE, "--out", "b") == 0
     a, b = (checkpoint.load(tmp_path / name) for name in "ab")
     assert a.tokenizer == b.tokenizer
-    losses = [[r.get("loss") for r in checkpoint.read_log(tmp_path / n)] for n in "ab"]
+    losses = [[r.get("loss") for r in log.read_log(tmp_path / n)] for n in "ab"]
     assert losses[0] == losses[1]
     assert run("train", "--resume", "a", "--quiet") == 0
 
@@ -561,7 +561,7 @@ def test_a_run_is_counted_and_says_how_it_went(text, tmp_path, capfd):
     assert rows["Parameters"][0] == f"{model.count_parameters():,}"
     assert rows["Run"][0].startswith("192 tokens of stories, ")
     assert rows["Run"][1] == "3 of 3 steps of 2 x 32"
-    last = checkpoint.read_log("stories")[-1]
+    last = log.read_log("stories")[-1]
     loss, floor = last["validation_loss"], last["floor"]
     assert rows["Loss"][0].startswith(f"{loss:.3f} nats per token held out, ")
     assert rows["Loss"][1] == f"{loss - floor:.3f} above the floor, {floor:.3f}"

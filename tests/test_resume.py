@@ -17,13 +17,8 @@ import torch
 from decoder_only import GPT, GPTConfig
 from decoder_only.data import document_corpus, text_corpus
 from decoder_only.engine import checkpoint, hardware
-from decoder_only.engine.checkpoint import (
-    cut_log,
-    latest_state,
-    locked,
-    read_log,
-    save_state,
-)
+from decoder_only.engine.checkpoint import latest_state, locked, save_state
+from decoder_only.engine.log import append_log, cut_log, read_log
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
@@ -474,7 +469,7 @@ def test_the_log_is_on_the_disk_before_the_state(tmp_path, monkeypatch):
     monkeypatch.setattr(
         os, "replace", lambda a, b: (order.append(str(b)), replace(a, b))
     )
-    checkpoint.append_log(run, {"step": 1})
+    append_log(run, {"step": 1})
     save_state(run, {"model.x": torch.ones(2)}, step=1)
     names = [Path(name).name for name in order]
     state = "state-00000001.safetensors"

@@ -21,7 +21,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from decoder_only import GPT, GPTConfig, multihead
 from decoder_only.attention import attend_explicitly, attention_mask
-from decoder_only.engine import monitor
 from decoder_only.engine.hardware import DEVICES, Device
 from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
 from decoder_only.optimization import build_optimizers
@@ -228,10 +227,37 @@ def test_the_fields_count_takes_the_matrices_and_the_whole_square(name):
         assert padded == 6 * 123_568_128 + 12 * 12 * 768 * 1024
 
 
-@pytest.mark.parametrize("name", ["gpt2-small", "modern-small"])
-def test_the_monitor_counts_alike(name):
-    found = monitor.flops_per_token(on_paper(PRESETS[name]))
-    assert found == pytest.approx(flops_per_token(PRESETS[name]), rel=2e-3)
+def test_flops_by_hand():
+    """One block, widths that share no value: each weight six times, and scores and values."""
+    config = GPTConfig(
+        vocab_size=7,
+        context_length=5,
+        d_model=6,
+        n_layers=1,
+        n_heads=2,
+        d_mlp=11,
+        bias=False,
+        positions="rotary",
+        head_dim=4,
+        norm="rms",
+    )
+    matrices = 4 * 6 * 8 + 2 * 6 * 11 + 7 * 6
+    assert flops_per_token(config) == 6 * matrices + 12 * 8 * 5
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2-small", "gpt3-2.7b", "llama2-7b", "modern-small"]
+)
+@pytest.mark.parametrize("changes", [{}, {"n_kv_heads": 2, "head_dim": 24}], ids=str)
+def test_flops_count_the_matrices_that_multiply(name, changes):
+    config = dataclasses.replace(PRESETS[name], n_layers=2, n_heads=4, **changes)
+    with torch.device("meta"):
+        model = GPT(config)
+    maps = [m.weight for m in model.blocks.modules() if isinstance(m, torch.nn.Linear)]
+    n = sum(weight.numel() for weight in maps) + config.vocab_size * config.d_model
+    width = config.n_heads * config.head_dim
+    attention = 12 * config.n_layers * width * config.context_length
+    assert flops_per_token(config) == 6 * n + attention
 
 
 # -------------------------------------------------------------------------------------- activations

@@ -9,8 +9,6 @@ from typing import Annotated, TypedDict, get_args, get_type_hints
 
 import tyro
 
-__all__ = ["Device", "Flag", "explained", "option", "settings", "written"]
-
 
 def option(metavar: str, default: str | None = None, **settings: object) -> object:
     """How an option shows in the help: what to give, and what happens without it."""
@@ -38,8 +36,6 @@ def settings(config: type, *, aliases: Mapping[str, str] | None = None) -> objec
     found = {}
     for field in dataclasses.fields(config):
         kind = types[field.name]
-        if field.name == "windows":
-            kind = tuple[int | None, ...]
         plain = next((t for t in get_args(kind) if t is not NoneType), kind)
         if plain is bool:
             kind = bool

@@ -21,24 +21,6 @@ from torch import Tensor, nn
 
 from decoder_only.engine import hardware
 
-__all__ = [
-    "ALONE",
-    "STRATEGIES",
-    "Process",
-    "all_gather",
-    "all_reduce_sum",
-    "any_rank",
-    "as_shard_of",
-    "broadcast",
-    "distribute_like",
-    "full_tensor",
-    "gather_to_cpu",
-    "gradient_sync",
-    "local_tensor",
-    "process_group",
-    "wrap",
-]
-
 Value = TypeVar("Value")
 STRATEGIES = ("ddp", "fsdp")
 

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "reading", "sha256_of_file", "sync_folder", "write_atomically"]
-
 _LARGEST_JSON = 2**25
 
 

@@ -18,22 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = [
-    "DEVICES",
-    "Device",
-    "autocast",
-    "choose_device",
-    "compiled",
-    "describe",
-    "forked_generators",
-    "has_native_bfloat16",
-    "known_device",
-    "multiplying_format",
-    "peak_flops",
-    "seed_generators",
-    "send",
-]
-
 
 def choose_device(name: str | None = None) -> torch.device:
     """The named device, or the best one that is present: CUDA, then MPS, then the CPU.
@@ -152,23 +136,21 @@ class Device:
     memory: float
 
 
-DEVICES: dict[str, Device] = {
-    name: Device(name, flops, bandwidth, memory)
-    for name, flops, bandwidth, memory in (
-        ("H200", 989.4e12, 4.8e12, 141e9),
-        ("H100 PCIe", 756e12, 2.0e12, 80e9),
-        ("H100", 989.4e12, 3.35e12, 80e9),
-        ("A100", 312e12, 1.555e12, 40e9),
-        ("A100 80GB", 312e12, 2.039e12, 80e9),
-        ("L40S", 362e12, 864e9, 48e9),
-        ("L4", 121e12, 300e9, 24e9),
-        ("A10G", 70e12, 600e9, 24e9),
-        ("V100", 125e12, 900e9, 16e9),
-        ("T4", 65e12, 320e9, 16e9),
-        ("RTX 4090", 165.2e12, 1008e9, 24e9),
-        ("RTX 3090", 71e12, 936e9, 24e9),
-    )
-}
+_SHEETS = (
+    Device("H200", 989.4e12, 4.8e12, 141e9),
+    Device("H100 PCIe", 756e12, 2.0e12, 80e9),
+    Device("H100", 989.4e12, 3.35e12, 80e9),
+    Device("A100", 312e12, 1.555e12, 40e9),
+    Device("A100 80GB", 312e12, 2.039e12, 80e9),
+    Device("L40S", 362e12, 864e9, 48e9),
+    Device("L4", 121e12, 300e9, 24e9),
+    Device("A10G", 70e12, 600e9, 24e9),
+    Device("V100", 125e12, 900e9, 16e9),
+    Device("T4", 65e12, 320e9, 16e9),
+    Device("RTX 4090", 165.2e12, 1008e9, 24e9),
+    Device("RTX 3090", 71e12, 936e9, 24e9),
+)
+DEVICES: dict[str, Device] = {device.name: device for device in _SHEETS}
 
 
 def known_device(name: str) -> Device | None:
