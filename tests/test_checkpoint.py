@@ -274,9 +274,7 @@ def test_settings_that_this_version_does_not_know_are_named(saved):
     config["model"]["n_experts"] = 8
     path.write_text(json.dumps(config))
     save(saved, tiny(), step=7)
-    with pytest.raises(
-        ValueError, match=r"from another version: .*n_experts"
-    ):
+    with pytest.raises(ValueError, match=r"from another version: .*n_experts"):
         load(saved)
 
 

@@ -23,6 +23,7 @@ import torch
 import tyro
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib import pyplot
 
 from decoder_only import planning, presets, recipes, scaling
 from decoder_only.cli import COMMANDS, main, options
@@ -298,8 +299,15 @@ def test_runs_are_drawn_in_one_figure(text, tmp_path, capfd):
     picture = tmp_path / "runs.svg"
     assert run("plot", tmp_path / "one", tmp_path / "two", "--out", picture) == 0
     assert f"The figure is in {picture}" in capfd.readouterr().out
-    drawn = picture.read_text()
-    assert drawn.startswith("<?xml")
+    assert picture.read_text().startswith("<?xml")
+    losses, norms = pyplot.gcf().axes
+    assert (losses.get_ylabel(), norms.get_ylabel()[:13]) == (
+        "loss (nats per token)",
+        "gradient norm",
+    )
+    for line, name in zip(norms.lines, ("one", "two"), strict=True):
+        logged = [r["gradient_norm"] for r in log.read_log(name) if "loss" in r]
+        assert (line.get_label(), list(line.get_ydata())) == (name, logged)
 
 
 def test_what_cannot_be_drawn_is_named(text, tmp_path, capfd):
@@ -383,7 +391,7 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     for way in ({"compiled": True}, {"recompute": True}, {"loss_slices": 8}):
         assert short(plan.memory_if(**way), "B") in below
     assert ("FSDP" in below) == (n_devices > 1)
-    stored = short(plan.weight_bytes, "B"), short(plan.state_bytes, "B")
+    stored = (short(n * plan.n_parameters, "B") for n in (4, 12))
     assert rows["Disk"][0] == "weights {}, a saved state {}".format(*stored)
     assert rows["Loss"][0] == f"{plan.loss:.2f} nats per token"
     assert law in rows["Loss"][1]

@@ -532,22 +532,6 @@ def test_a_training_goes_on_in_another_number_format(tmp_path, monkeypatch):
     assert latest_state(run).step == 12
 
 
-def test_a_state_of_the_first_edition_is_taken_up(tmp_path, whole):
-    """Its notes know one fingerprint and fewer settings."""
-    run = begin(tmp_path / "run")
-    with pytest.raises(Stop):
-        go(run, stop_after(tiny(), 7))
-    state = latest_state(run)
-    training = json.loads(state.notes["training"])
-    for name in ("decay_share", "table_learning_rate"):
-        del training[name]
-    notes = {"training": json.dumps(training), "model": state.notes["model"]}
-    notes["data"] = json.dumps({"fingerprint": TEXT.fingerprint})
-    save_state(run, state.tensors, step=state.step, notes=notes)
-    go(run)
-    assert_same_end(run, whole)
-
-
 def test_two_processes_do_not_train_in_one_folder(tmp_path, whole):
     run = begin(tmp_path / "run")
     with locked(run):

@@ -22,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from decoder_only import GPT, GPTConfig, multihead
 from decoder_only.attention import attend_explicitly, attention_mask
 from decoder_only.engine.hardware import DEVICES, Device
+from decoder_only.engine.monitor import flops_per_token
 from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
 from decoder_only.optimization import build_optimizers
 from decoder_only.presets import PRESETS
@@ -32,7 +33,6 @@ from decoder_only.scaling import (
     count_flops,
     count_parameters,
     decoding_work,
-    flops_per_token,
     prefill_work,
     training_bytes,
     training_work,

@@ -4,6 +4,7 @@
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
@@ -76,7 +77,7 @@ class GPTConfig:
     norm_eps: Positive = 1e-5
     norm_position: Literal["pre", "post"] = "pre"
     activation: Literal[*ACTIVATIONS, "swiglu"] = "gelu_tanh"
-    windows: tuple[Size | None, ...] = (None,)
+    windows: Sequence[Size | None] = (None,)
     qk_norm: bool = False
     attention_scale: Positive | None = None
     bias: bool = True

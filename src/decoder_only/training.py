@@ -28,11 +28,16 @@ from decoder_only.data import IGNORED, Corpus, evaluation_batches, training_batc
 from decoder_only.engine import checkpoint, distributed, hardware, log
 from decoder_only.engine.checks import Rule, check_fields, require
 from decoder_only.engine.distributed import ALONE, STRATEGIES, Process
-from decoder_only.engine.monitor import Evaluation, History, Monitor, summary_writer
+from decoder_only.engine.monitor import (
+    Evaluation,
+    History,
+    Monitor,
+    flops_per_token,
+    summary_writer,
+)
 from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
 from decoder_only.model import GPT
 from decoder_only.optimization import SCHEDULES, build_optimizers, set_learning_rate
-from decoder_only.scaling import flops_per_token
 
 __all__ = [
     "LossScale",
@@ -489,24 +494,22 @@ class TrainingState:
             return
         self.step, tensors = saved.step, saved.tensors
         for name, x in self.model.state_dict().items():
-            x.copy_(
-                distributed.distribute_like(x, tensors[f"model.{name}"].to(x.device))
-            )
-        owners = {
-            p: each.state
-            for each in self.optimizers
-            for g in each.param_groups
-            for p in g["params"]
+            there = tensors[f"model.{name}"].to(x.device)
+            x.copy_(distributed.distribute_like(x, there))
+        kept = {
+            p: optimizer.state[p]
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for p in group["params"]
         }
         for name, x in tensors.items():
             kind, _, rest = name.partition(".")
-            owner, _, key = rest.rpartition(".")
             if kind == "optimizer":
+                owner, _, key = rest.rpartition(".")
                 p = self.model.get_parameter(owner)
                 x = x.to(p.device)
-                owners[p][p][key] = (
-                    distributed.distribute_like(p, x) if x.shape == p.shape else x
-                )
+                is_full = x.shape == p.shape  # and no count of steps
+                kept[p][key] = distributed.distribute_like(p, x) if is_full else x
         # One that was begun on another kind of device had no scale: a fresh one finds its size.
         if self.scale is not None and "scale.value" in tensors:
             self.scale.value = tensors["scale.value"].to(self.device)

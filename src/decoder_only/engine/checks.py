@@ -4,12 +4,12 @@ A refusal is made once, where the value enters; what lies inside trusts it. Sett
 annotations what each field allows, and `check_fields` reads it there:
 
     batch_size: Annotated[int, Rule(lambda x: x > 0, "above 0")]
-    windows: tuple[int | None, ...]
+    windows: Sequence[int | None]
     optimizer: Literal["adamw", "muon"]
 """
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple
@@ -69,7 +69,7 @@ def _rule(hint: Any) -> Rule:
         return Rule(lambda x: any(rule.holds(x) for rule in rules), wanted)
     if kind is Literal:
         return Rule(inner.__contains__, f"one of {inner}")
-    if kind is tuple:
+    if kind is Sequence:
         each = _rule(inner[0])
         wanted = f"a tuple, each entry {each.wanted}"
         return Rule(

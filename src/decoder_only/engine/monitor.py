@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from decoder_only.config import GPTConfig
 from decoder_only.lm_head import bits_per_byte
 
-__all__ = ["Evaluation", "History", "Monitor"]
+__all__ = ["Evaluation", "History", "Monitor", "flops_per_token"]
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,23 @@ def _number(said: object) -> float:
     return float(said) if isinstance(said, int | float) else math.nan
 
 
+def flops_per_token(config: GPTConfig) -> int:
+    """Floating-point operations of training on one token: 6 N + 12 L H K S.
+
+    Six for each of the N weights of matrix products, those of the blocks and the head: two in the
+    forward pass, four in backward. And the products of queries, keys and values over the whole
+    context, whether the mask uses them or not. It is the field's convention for MFU, so that
+    figures compare; `scaling.count_flops` counts what is really computed.
+
+    Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
+    """
+    width, n_kv = config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim
+    n_maps = 3 if config.activation == "swiglu" else 2
+    rows = config.n_layers * (2 * width + 2 * n_kv + n_maps * config.d_mlp)
+    matrices = config.d_model * (rows + config.vocab_size)
+    return 6 * matrices + 12 * config.n_layers * width * config.context_length
+
+
 @dataclass
 class Monitor:
     """Keeps the history, writes the log, draws the bar, and ends a run that has diverged.
@@ -132,7 +150,7 @@ class Monitor:
         look_every: steps between looks at the loss. On a GPU a look makes it wait.
         floor: the loss of the language itself, where it is known.
         log: receives the records of each look; None keeps none.
-        flops_per_token: see `scaling.flops_per_token`.
+        flops_per_token: see the function of that name.
         peak_flops: of all devices together, where it is known.
         progress: show a bar on stderr.
         board: folder for TensorBoard, None for none.
