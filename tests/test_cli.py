@@ -652,7 +652,7 @@ def test_another_run_is_not_overwritten_unless_asked(text, capfd):
             "there is no recipe 'huge'; choose one of stories-cpu, ",
         ),
         (["--preset", "shakespeare-cpu"], "add --text FILE"),
-        (["--device", "abacus"], "device 'abacus' is unknown"),
+        (["--device", "abacus"], "device 'abacus' is not present"),
         (["--text", "fox.txt", "--preset", "stories-cpu"], "leave out --text"),
         (
             ["--text", "fox.txt", "--vocab-size", "5000"],

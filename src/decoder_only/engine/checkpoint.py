@@ -15,7 +15,6 @@ it finds. Chapter 9.
 """
 
 import contextlib
-import hashlib
 import itertools
 import json
 import os
@@ -32,7 +31,12 @@ from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import END_OF_TEXT
-from decoder_only.engine.files import read_json, reading, write_atomically
+from decoder_only.engine.files import (
+    read_json,
+    reading,
+    sha256_of_file,
+    write_atomically,
+)
 from decoder_only.engine.log import LOG
 from decoder_only.engine.provenance import provenance
 from decoder_only.engine.tensors import read_tensors, write_tensors
@@ -387,7 +391,7 @@ def _step_of(path: Path) -> int:
 
 
 def _seal(folder: Path, step: int) -> dict[str, str]:
-    sums = {name: _sha256((folder / name).read_bytes()) for name in (CONFIG, TOKENIZER)}
+    sums = {name: sha256_of_file(folder / name) for name in (CONFIG, TOKENIZER)}
     return {**sums, "format": FORMAT, "step": str(step)}
 
 
@@ -400,7 +404,7 @@ def _check_seal(folder: Path, notes: Mapping[str, str], path: Path) -> int:
             raise FileNotFoundError(
                 f"{folder / name} is missing; the run cannot be read without"
             )
-        if _sha256((folder / name).read_bytes()) != notes.get(name):
+        if sha256_of_file(folder / name) != notes.get(name):
             raise ValueError(
                 f"{folder / name} is damaged or has been changed since the weights were saved; "
                 "restore it, or train again"
@@ -495,7 +499,3 @@ def _model_from(
     model.to_empty(device=device or "cpu")
     model.load_state_dict(tensors)
     return model
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

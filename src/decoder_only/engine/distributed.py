@@ -97,6 +97,10 @@ def wrap(
         strategy: "ddp" or "fsdp".
         blocks: parts whose weights "fsdp" gathers one at a time.
 
+    What is compiled inside of "ddp" becomes one graph for each of its buckets, so that the
+    gradients of one are averaged while those of the next are computed. With
+    `torch._dynamo.config.optimize_ddp = False` it becomes one graph, and they wait for its end.
+
     Source: Li et al. (2020) for "ddp"; Rajbhandari et al. (2020) and Zhao et al. (2023) for
     "fsdp"; both through torch.distributed.
     """

@@ -23,40 +23,22 @@ def choose_device(name: str | None = None) -> torch.device:
     """The named device, or the best one that is present: CUDA, then MPS, then the CPU.
 
     Args:
-        name: A name that PyTorch knows, for instance ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or
-            ``"mps"``. None chooses by itself.
+        name: "cuda", "cuda:1", "mps" or "cpu"; None chooses by itself.
 
     Raises:
-        ValueError: The name is unknown, or this machine lacks the device.
+        ValueError: this machine has no such device.
     """
-    present = _present_devices()
-    if name is None:
-        return torch.device(present[0])
-    choices = ", ".join(present)
-    try:
-        device = torch.device(name)
-    except RuntimeError:
+    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    present = [f"cuda:{number}" for number in range(n_gpus)]
+    present += ["mps"] if torch.backends.mps.is_available() else []
+    present += ["cpu"]
+    kinds = [each.partition(":")[0] for each in present]
+    name = kinds[0] if name is None else name
+    if name not in [*present, *kinds]:
         raise ValueError(
-            f"device {name!r} is unknown; this machine has: {choices}"
-        ) from None
-    if device.type not in present:
-        raise ValueError(f"device {name!r} is not present; this machine has: {choices}")
-    n_devices = torch.cuda.device_count() if device.type == "cuda" else 1
-    if device.index is not None and device.index >= n_devices:
-        raise ValueError(
-            f"device {name!r} is not present; devices of type {device.type!r} here: "
-            f"{n_devices}, numbered from 0"
+            f"device {name!r} is not present; this machine has: {', '.join(present)}"
         )
-    return device
-
-
-def _present_devices() -> list[str]:
-    present = ["cpu"]
-    if torch.backends.mps.is_available():
-        present.insert(0, "mps")
-    if torch.cuda.is_available():
-        present.insert(0, "cuda")
-    return present
+    return torch.device(name)
 
 
 def has_native_bfloat16(device: torch.device) -> bool:
