@@ -1,5 +1,6 @@
 """What is seen of a training: history, log, bar, and the end of one that has diverged."""
 
+import dataclasses
 import math
 import re
 import sys
@@ -9,7 +10,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from decoder_only.engine.monitor import Evaluation, History, Monitor
+from decoder_only import GPT, GPTConfig
+from decoder_only.engine.monitor import Evaluation, History, Monitor, flops_per_token
+from decoder_only.presets import PRESETS
 from decoder_only.training import StepResult
 
 
@@ -81,6 +84,39 @@ def test_history_recalls_what_its_log_says():
     assert history.skipped == [2]
     assert history.evaluations == monitor.history.evaluations
     assert history.learning_rates == monitor.history.learning_rates
+
+
+def test_flops_by_hand():
+    """One block, widths that share no value: each weight six times, and scores and values."""
+    config = GPTConfig(
+        vocab_size=7,
+        context_length=5,
+        d_model=6,
+        n_layers=1,
+        n_heads=2,
+        d_mlp=11,
+        bias=False,
+        positions="rotary",
+        head_dim=4,
+        norm="rms",
+    )
+    matrices = 4 * 6 * 8 + 2 * 6 * 11 + 7 * 6
+    assert flops_per_token(config) == 6 * matrices + 12 * 8 * 5
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2-small", "gpt3-2.7b", "llama2-7b", "modern-small"]
+)
+@pytest.mark.parametrize("changes", [{}, {"n_kv_heads": 2, "head_dim": 24}], ids=str)
+def test_flops_count_the_matrices_that_multiply(name, changes):
+    config = dataclasses.replace(PRESETS[name], n_layers=2, n_heads=4, **changes)
+    with torch.device("meta"):
+        model = GPT(config)
+    maps = [m.weight for m in model.blocks.modules() if isinstance(m, torch.nn.Linear)]
+    n = sum(weight.numel() for weight in maps) + config.vocab_size * config.d_model
+    width = config.n_heads * config.head_dim
+    attention = 12 * config.n_layers * width * config.context_length
+    assert flops_per_token(config) == 6 * n + attention
 
 
 def test_the_bar_tells_the_share_of_the_machine(capfd):

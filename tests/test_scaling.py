@@ -227,39 +227,6 @@ def test_the_fields_count_takes_the_matrices_and_the_whole_square(name):
         assert padded == 6 * 123_568_128 + 12 * 12 * 768 * 1024
 
 
-def test_flops_by_hand():
-    """One block, widths that share no value: each weight six times, and scores and values."""
-    config = GPTConfig(
-        vocab_size=7,
-        context_length=5,
-        d_model=6,
-        n_layers=1,
-        n_heads=2,
-        d_mlp=11,
-        bias=False,
-        positions="rotary",
-        head_dim=4,
-        norm="rms",
-    )
-    matrices = 4 * 6 * 8 + 2 * 6 * 11 + 7 * 6
-    assert flops_per_token(config) == 6 * matrices + 12 * 8 * 5
-
-
-@pytest.mark.parametrize(
-    "name", ["gpt2-small", "gpt3-2.7b", "llama2-7b", "modern-small"]
-)
-@pytest.mark.parametrize("changes", [{}, {"n_kv_heads": 2, "head_dim": 24}], ids=str)
-def test_flops_count_the_matrices_that_multiply(name, changes):
-    config = dataclasses.replace(PRESETS[name], n_layers=2, n_heads=4, **changes)
-    with torch.device("meta"):
-        model = GPT(config)
-    maps = [m.weight for m in model.blocks.modules() if isinstance(m, torch.nn.Linear)]
-    n = sum(weight.numel() for weight in maps) + config.vocab_size * config.d_model
-    width = config.n_heads * config.head_dim
-    attention = 12 * config.n_layers * width * config.context_length
-    assert flops_per_token(config) == 6 * n + attention
-
-
 # -------------------------------------------------------------------------------------- activations
 
 
