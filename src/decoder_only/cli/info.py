@@ -102,11 +102,8 @@ def _show_run(run: Path, details: Mapping[str, object], length: int, n: int) -> 
     said = f"{short(tokens)} tokens of {text}, {tokens / n:,.3g} for each parameter"
     line("Run", said, f"{steps} of {rows} x {length:,}")
     for last in [r for r in records if "validation_loss" in r][-1:]:
-        loss, floor, bits = (
-            last["validation_loss"],
-            last["floor"],
-            last["bits_per_byte"],
-        )
+        loss, floor = last["validation_loss"], last["floor"]
+        bits = last["bits_per_byte"]
         above = [f"{loss - floor:.3f} above the floor, {floor:.3f}"] if floor else []
         line(
             "Loss",

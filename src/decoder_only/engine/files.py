@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 _LARGEST_JSON = 2**25
+_OF_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_OF_VALUES += (RecursionError,)
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
@@ -67,14 +69,7 @@ def reading(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _OF_VALUES as error:
         said = str(error).partition("\n")[0]
         if path.name in said:
             raise
