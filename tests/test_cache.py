@@ -35,7 +35,7 @@ def counting(request, monkeypatch):
 
         def uncounted(position, n_new):
             found = advance(position, n_new)
-            position.n_filled = None
+            position.n_stored = None
             return found
 
         monkeypatch.setattr(CachePosition, "advance", uncounted)

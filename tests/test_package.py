@@ -51,7 +51,7 @@ AROUND = {
     "data",
     "engine.checks",
     "engine.files",
-    "engine.shards",
+    "engine.tokens",
     "engine.distributed",
     "engine.checkpoint",
     "engine.hardware",

@@ -9,6 +9,8 @@ A block with a window never looks back further than that, so its store is a ring
 in slot s mod W, over the position that has just left the window. Chapter 8.
 """
 
+import math
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -28,20 +30,21 @@ class CachePosition:
         padding: how many of the first positions of each row stand for nothing, so that prompts
             of several lengths end together. No query sees them, and each row's own positions are
             counted behind them.
-        room: positions at most; None for no bound.
+        room: positions at most.
         device: where the model is.
 
     Attributes:
         new: the positions of the tokens that are being added.
         is_first: whether none came before those.
-        n_filled: positions that came, those included; None where the host does not know.
+        n_stored: positions that are read from the store, which are those that came before, and a
+            single new one, which is stored first; None where the host does not know.
     """
 
     def __init__(
         self,
         *,
         padding: Int[Tensor, "b"] | None = None,
-        room: int | None = None,
+        room: int | float = math.inf,
         device: torch.device | None = None,
     ) -> None:
         self.padding, self.room = padding, room
@@ -57,11 +60,12 @@ class CachePosition:
         Raises:
             ValueError: there is no room for them, and the host knows without waiting for a GPU.
         """
-        host_knows = self.count.is_cpu and not torch.compiler.is_compiling()
-        self.n_filled = int(self.count) + n_new if host_knows else None
-        if host_knows and self.room is not None:
+        self.n_stored = None
+        if self.count.is_cpu and not torch.compiler.is_compiling():
+            came = int(self.count)
             wanted = f"at most the cache's max_length={self.room}"
-            require("positions", self.n_filled, lambda n: n <= self.room, wanted)
+            require("positions", came + n_new, lambda n: n <= self.room, wanted)
+            self.n_stored = came + (n_new == 1)
         self.new = self.count + torch.arange(n_new, device=self.count.device)
         self.count += n_new
         self.is_first, self.is_empty = self.is_empty, False
@@ -121,13 +125,12 @@ class KeyValueCache:
         at, key, query = self.position, self.position.new, self.position.new
         n_new = len(query)
         in_window = self.window is None or n_new <= self.window
-        all_seen = in_window if at.is_first else n_new == 1 and at.n_filled is not None
+        all_seen = in_window if at.is_first else n_new == 1 and at.n_stored is not None
         if at.padding is None and all_seen:
             return None
         if not at.is_first:
-            slot = torch.arange(self.length, device=query.device)
+            slot = torch.arange(self.length, device=query.device)[: at.n_stored]
             newest = query if n_new == 1 else query[:1] - 1
-            slot = slot[: self._n_stored(n_new)]
             key = newest - (newest - slot) % self.length
             key = key if n_new == 1 else torch.cat([key, query])
         distance = query[:, None] - key
@@ -154,16 +157,11 @@ class KeyValueCache:
         at, slots, n_new, seen = self.position, self.position.new, new.shape[2], new
         if not at.is_first and n_new > 1:
             # Read first: a ring may lose what the first of the new queries still see.
-            past = store[:, :, : self._n_stored(n_new)]
+            past = store[:, :, : at.n_stored]
             seen = torch.cat([past.to(new.dtype), new], dim=2)
         if self.window is not None:
             slots, new = slots[-self.length :] % self.length, new[:, :, -self.length :]
         store.index_copy_(2, slots, new.detach().to(store.dtype))
         if not at.is_first and n_new == 1:
-            seen = store[:, :, : self._n_stored(n_new)].to(new.dtype)
+            seen = store[:, :, : at.n_stored].to(new.dtype)
         return seen
-
-    def _n_stored(self, n_new: int) -> int | None:
-        """Slots that hold what is looked at: a single key is stored before; None for all."""
-        n_filled = self.position.n_filled
-        return n_filled if n_new == 1 or n_filled is None else n_filled - n_new

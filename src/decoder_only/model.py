@@ -168,7 +168,7 @@ class GPT(nn.Module):
         if self.config.positions == "learned":
             limit = self.config.context_length
         require("max_length", length, lambda n: n <= limit, f"at most {limit}")
-        room = length if None in self.config.windows else None
+        room = length if None in self.config.windows else math.inf
         weight, device = self.embedding.weight, self.embedding.weight.device
         position = CachePosition(padding=padding, room=room, device=device)
         return [
