@@ -543,9 +543,7 @@ def test_a_file_that_is_missing_cut_short_or_damaged_is_named(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[:-1])
     for verify in (False, True):
-        wanted = (
-            rf"{name} has {len(content) - 1} bytes instead of {len(content)}; restore"
-        )
+        wanted = rf"{name} has {len(content) - 1:,} bytes instead of {len(content):,}; restore"
         with pytest.raises(ValueError, match=wanted):
             open_tokens(folder, verify=verify)
     (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
