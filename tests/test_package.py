@@ -56,10 +56,10 @@ AROUND = {
     "engine.checkpoint",
     "engine.hardware",
 }
-# Tools that every chapter uses and none explains.
-TOOLS = {"stored", "cli", "recipes", "show.architecture", "show.plots", "show.notebook"}
 
 MODULES = layout.modules()
+# Tools that every chapter uses and none explains.
+TOOLS = {"stored", "cli", "recipes", *(m for m in MODULES if m.startswith("show."))}
 every_module = pytest.mark.parametrize("module", MODULES)
 
 
