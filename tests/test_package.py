@@ -52,7 +52,7 @@ AROUND = {
     "data",
     "engine.checks",
     "engine.files",
-    "engine.shards",
+    "engine.tokens",
     "engine.distributed",
     "engine.checkpoint",
     "engine.log",

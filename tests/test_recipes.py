@@ -94,7 +94,7 @@ def test_the_language_is_the_full_one_where_none_is_named():
     found = recipes.language_of({"kind": "stories"})
     assert repr(found) == repr(StoryLanguage())
     assert recipes.language_of({"kind": "text"}) is None
-    with pytest.raises(ValueError, match="no language is called 'elvish'"):
+    with pytest.raises(ValueError, match="language='elvish' cannot work"):
         gather(chosen(language="elvish"))
 
 

@@ -44,7 +44,7 @@ PATH = {
     "attention": ("attend", "attention_mask"),
     "mlp": ("squared_relu", "ACTIVATIONS", "MLP", "SwiGLU"),
     "lm_head": ("LMHead", "_logits"),
-    "cache": ("KeyValueCache",),
+    "cache": ("CachePosition", "KeyValueCache"),
     "config": ("GPTConfig", "Size", "Positive", "Derived"),
     "engine.checks": ("check_fields", "_rule", "_TYPES", "Rule", "require"),
 }

@@ -31,7 +31,7 @@ from decoder_only.data import (
 from decoder_only.engine import checkpoint
 from decoder_only.engine.checks import require
 from decoder_only.engine.distributed import ALONE, Process, broadcast
-from decoder_only.engine.shards import open_shards
+from decoder_only.engine.tokens import open_tokens
 from decoder_only.model import GPT
 from decoder_only.presets import MODERN
 from decoder_only.stories import StoryLanguage
@@ -220,7 +220,7 @@ def gather(
     """
     path = Path(recipe.data.get("file", ""))
     if recipe.data["kind"] == "text" and path.is_dir():  # maps files, which all can
-        prepared = open_shards(path, tokenizer=tokenizer, verify=process.is_first)
+        prepared = open_tokens(path, tokenizer=tokenizer, verify=process.is_first)
         corpora = prepared.train, prepared.validation
         return Material("prepared text", prepared.tokenizer, *corpora)
     make = _stories if recipe.data["kind"] == "stories" else _text
