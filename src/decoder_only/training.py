@@ -229,9 +229,8 @@ def train(
         while state.step < config.steps:
             share = config.share(state.step)
             set_learning_rate(state.optimizers, share)
-            hardware.seed_generators(
-                config.seed, state.step, process.rank
-            )  # of dropout
+            # From these dropout draws.
+            hardware.seed_generators(config.seed, state.step, process.rank)
             result = _step(state, train_data)
             monitor.note_step(result, config.learning_rate * share)
             interrupted = stop(state.step)
