@@ -703,10 +703,11 @@ def _monitor(
     """A monitor that knows what happened before the state."""
     process, history = state.process, state.history
     writes = run is not None and process.is_first
+    if writes:
+        log.cut_log(run, step=state.step)
     if run is not None:
-        read = partial(log.cut_log, step=state.step)
         history.recall(
-            read(run) if writes else log.read_log(run),
+            log.read_log(run),
             n_steps=state.step,
             bytes_per_token=corpus.bytes_per_token,
             floor=corpus.floor,
