@@ -301,6 +301,7 @@ def _block(config: GPTConfig, layer: int) -> Block:
         window=config.windows[layer % len(config.windows)],
         rotary_base=config.position_base if config.positions == "rotary" else None,
         qk_norm=config.qk_norm,
+        norm_eps=config.norm_eps,
         scale=config.attention_scale,
         dropout=config.dropout,
     )

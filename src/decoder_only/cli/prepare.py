@@ -19,7 +19,7 @@ def prepare(
     *,
     out: Annotated[Path, option("DIR")],
     tokenizer: Annotated[str, option("gpt2|V|DIR", "4096")] = "4096",
-    train_share: Annotated[float, option("SHARE", "0.9")] = 0.9,
+    train_share: float = 0.9,
     overwrite: Flag = False,
     quiet: Flag = False,
 ) -> None:
