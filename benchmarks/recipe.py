@@ -97,6 +97,9 @@ def shape() -> Iterator[Point]:
         (96, 4, 3),
         (128, 3, 4),
         (128, 5, 4),
+        (96, 3, 3),
+        (128, 2, 4),
+        (128, 3, 8),
     ):
         yield replace(BASE, d_model=d_model, n_layers=n_layers, n_heads=n_heads)
 

@@ -316,7 +316,8 @@ def test_a_log_that_was_cut_short_is_mended(tmp_path):
     lines = [json.dumps({"step": n, "loss": 1.0}) + "\n" for n in range(1, 6)]
     (run / "log.jsonl").write_text("".join(lines) + '{"step": 6, "lo')
     assert [r["step"] for r in read_log(run)] == [1, 2, 3, 4, 5]
-    assert [r["step"] for r in cut_log(run, step=3)] == [1, 2, 3]
+    cut_log(run, step=3)
+    assert [r["step"] for r in read_log(run)] == [1, 2, 3]
     assert (run / "log.jsonl").read_text() == "".join(lines[:3])
 
 

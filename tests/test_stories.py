@@ -84,10 +84,10 @@ class Auditor(Writer):
         super().__init__(random)
         self.times = times
 
-    def choose(self, choice, weights, used, memory):
+    def choose(self, choice, memory):
         self.times[id(choice)] = self.times.get(id(choice), 0) + 1
         if self.times[id(choice)] > 8:
-            return super().choose(choice, weights, used, memory)
+            return super().choose(choice, memory)
         alternatives = list(choice.alternatives(memory))
         assert abs(math.fsum(share for _, share in alternatives) - 1) < 1e-12
         if not isinstance(choice, Draw):  # lexicons are looked at once, below
@@ -96,7 +96,7 @@ class Auditor(Writer):
             )
             for first, second in pairwise(begun):
                 assert not second.startswith(first), f"{first!r} begins {second!r}"
-        return super().choose(choice, weights, used, memory)
+        return super().choose(choice, memory)
 
 
 @pytest.mark.parametrize(("seed", "exponent", "count"), [(0, 1.0, 60), (1, 0.0, 1000)])
@@ -286,7 +286,8 @@ class Chooser(Writer):
         super().__init__(None)
         self.path, self.widths = list(path), []
 
-    def choose(self, choice, weights, used, memory):
+    def choose(self, choice, memory):
+        weights, used = choice.odds(memory)
         open_to = [i for i in range(len(weights.weights)) if i not in used]
         step = len(self.widths)
         self.widths.append(len(open_to))
@@ -344,8 +345,9 @@ def retold(language, text):
             return taken[-1]
 
     class Repeater(Writer):
-        def choose(self, choice, weights, used, memory):
+        def choose(self, choice, memory):
             index = taken.pop(0)
+            weights, used = choice.odds(memory)
             self.log_prob += weights.log_prob(index, used)
             return index
 

@@ -415,8 +415,8 @@ class _Meter(Reader):
         super().__init__(text)
         self.nats = [0.0] * len(text)
 
-    def choose(self, choice: Any, weights: Any, used: Any, memory: Memory) -> int:
-        index = super().choose(choice, weights, used, memory)
+    def choose(self, choice: Any, memory: Memory) -> int:
+        index = super().choose(choice, memory)
         mine: list[tuple[str, float]] = []
         rivals: list[tuple[str, float]] = []
         for body, share in choice.alternatives(memory):
