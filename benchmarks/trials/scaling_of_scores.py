@@ -11,7 +11,9 @@ by the root of K, as they come, or multiplied by the root.
 `rates` doubles and halves each arm's learning rate, with seed 0, until the best lies between two
 others; `seeds` runs that rate with four fresh seeds. What would count against the division: that,
 from the unit start, scores as they come learn as well within the standard error. What would count
-against the argument: that they learn worse from GPT-2's start, too.
+against the argument: that they learn worse from GPT-2's start, too. Rows of training begin where a
+story begins, so what lies 128 tokens into it or more is only measured, in pieces: a handicap that
+is the same for all arms.
 
 Each row has, for the model before its first step, the standard deviation of the scores of the first
 block on held-out stories, and the mean largest weight of a row.
