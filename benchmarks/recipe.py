@@ -1,6 +1,6 @@
 """Which settings learn a small language best in a few minutes on a CPU.
 
-    python benchmarks/recipe.py vocabulary context rates shape heads batch schedule tables adamw seeds
+    python benchmarks/recipe.py vocabulary rates shape heads batch schedule tables adamw seeds
 
 Each experiment varies one thing around the recipe that stands in `BASE`, and every run gets the
 same processor time on one thread: the number of steps follows from how long a step takes. What

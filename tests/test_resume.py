@@ -588,3 +588,15 @@ def test_those_who_begin_at_once_get_folders_of_their_own(tmp_path):
         thread.join()
     assert sorted(path.name for path in found) == [f"name-{n}" for n in range(1, 9)]
     assert all(path.is_dir() for path in found)
+
+
+def test_a_folder_that_another_process_makes_first_is_not_taken(tmp_path, monkeypatch):
+    real = Path.mkdir
+
+    def late(path, *arguments, **settings):
+        if path.name == "stories-1" and not path.exists():
+            real(path)  # the other one, between a look and the making
+        real(path, *arguments, **settings)
+
+    monkeypatch.setattr(Path, "mkdir", late)
+    assert checkpoint.new_folder(tmp_path, "stories").name == "stories-2"
