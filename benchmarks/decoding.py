@@ -1,7 +1,8 @@
 """Decoding with a cache: ours against transformers' `generate`, and against the memory's bandwidth.
 
     python benchmarks/decoding.py               # random weights of GPT-2 small's shape
-    python benchmarks/decoding.py --before DIR  # and the package of DIR/src, in its own process
+    python benchmarks/decoding.py --before DIR  # and the packages of DIR/src and here, each in a
+                                                # process of its own, which holds nothing else
 
 One token takes little arithmetic, but all weights must come from memory: nothing decodes faster
 than they can be read. Each round times every contender once, so that a busy moment of the machine
@@ -100,6 +101,7 @@ def main() -> None:
     }
     if options.before:
         ways["before"] = Elsewhere(options.before).seconds
+        ways["now"] = Elsewhere(str(RESULTS.parents[2])).seconds
     seconds = {name: [] for name in ways}
     for number in range(options.rounds + 1):
         for name, way in ways.items():
@@ -140,7 +142,7 @@ def main() -> None:
     if options.before:
         found["time_relative_to_before"] = round(
             median(
-                a / b for a, b in zip(seconds["ours"], seconds["before"], strict=True)
+                a / b for a, b in zip(seconds["now"], seconds["before"], strict=True)
             ),
             3,
         )

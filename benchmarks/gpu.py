@@ -137,7 +137,7 @@ def timed(bench: Bench, name: str, step: Callable[[], object], tokens: int) -> R
         speeds.append(n_steps * tokens / (time.perf_counter() - began))
     speeds.sort()
     peak = hardware.peak_flops(bench.device)
-    flops = flops_per_token(bench.model("gpt2-small"))
+    flops = flops_per_token(bench.model("gpt2-small").config)
     return told(
         name=name,
         **{"tokens per second": round(speeds[len(speeds) // 2])},
@@ -185,8 +185,7 @@ def our_step(bench: Bench, config: GPTConfig, **settings: Any) -> Callable[[], o
 
     def step() -> object:
         hardware.seed_generators(chosen.seed, state.step, 0)
-        inputs, targets = training._batch(corpus, state, chosen, ALONE)
-        return training._step(state, inputs, targets, chosen, ALONE)
+        return training._step(state, corpus)
 
     return step
 

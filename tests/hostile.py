@@ -23,7 +23,7 @@ from matplotlib import pyplot
 
 from decoder_only import cli
 from decoder_only.data import evaluation_batches, training_batch
-from decoder_only.engine.shards import open_shards
+from decoder_only.engine.tokens import open_tokens
 
 BYTES, SECONDS = 2**30, 5
 
@@ -61,7 +61,7 @@ def stop(*_) -> None:
 def read_tokens(path: str) -> int:
     """What a training does with a folder of tokens before its first step, and at its end."""
     try:
-        prepared = open_shards(path)
+        prepared = open_tokens(path)
         for corpus in (prepared.train, prepared.validation):
             size = {"batch_size": 2, "context_length": 4}
             batch = [*training_batch(corpus, seed=0, step=0, **size)]

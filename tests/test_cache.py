@@ -10,21 +10,35 @@ from hypothesis import strategies as st
 from ladder import SIZES, VARIANTS, build, compare, random_ids
 
 from decoder_only.attention import attend, attention_mask
-from decoder_only.cache import KeyValueCache
+from decoder_only.cache import CachePosition, KeyValueCache
 
 LENGTH = SIZES["context_length"]
 
 
-def small(**sizes: object) -> KeyValueCache:
+def small(*, padding: torch.Tensor | None = None, **sizes: object) -> KeyValueCache:
     fitting = {"batch_size": 2, "n_kv_heads": 3, "max_length": 5, "head_dim": 4}
-    return KeyValueCache(**{**fitting, **sizes})
+    return KeyValueCache(
+        **{**fitting, **sizes}, position=CachePosition(padding=padding)
+    )
+
+
+def append(cache: KeyValueCache, key: torch.Tensor, value: torch.Tensor) -> list:
+    cache.position.advance(key.shape[2])
+    return cache.append(key, value)
 
 
 @pytest.fixture(params=["the host counts", "no one counts"])
 def counting(request, monkeypatch):
     """As on the CPU, where only what is filled is read, or as on a GPU: all slots, masked."""
     if request.param == "no one counts":
-        monkeypatch.setattr(KeyValueCache, "_host_knows", False)
+        advance = CachePosition.advance
+
+        def uncounted(position, n_new):
+            found = advance(position, n_new)
+            position.n_stored = None
+            return found
+
+        monkeypatch.setattr(CachePosition, "advance", uncounted)
 
 
 # ---------------------------------------------------------------------------------------- equality
@@ -84,8 +98,10 @@ def test_masks_match_what_append_gives(data):
     mask = attention_mask(n, n, window=window, padding=real)
     expected, found = attend(query, key, value, mask=mask), []
     for at in torch.arange(n).split(pieces):
-        seen = cache.mask(len(at))
-        positions = cache.positions(len(at))
+        positions = cache.position.advance(len(at))
+        seen = cache.mask()
+        # Padding sees itself: what a row that sees nothing gives is up to the kernel.
+        assert seen is None or seen.any(dim=-1).all()
         assert torch.equal(
             positions if padding is None else positions[1],
             at if padding is None else (at - padding[1]).clamp(min=0),
@@ -116,7 +132,7 @@ def test_append_gives_everything_so_far():
     cache, keys, values = small(), torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4)
     assert len(cache) == 0
     for start, end in ((0, 2), (2, 3), (3, 5)):
-        key, value = cache.append(keys[:, :, start:end], values[:, :, start:end])
+        key, value = append(cache, keys[:, :, start:end], values[:, :, start:end])
         assert torch.equal(key, keys[:, :, :end])
         assert torch.equal(value, values[:, :, :end])
         assert len(cache) == end
@@ -159,22 +175,29 @@ def test_it_may_keep_another_format_than_the_model_computes_in():
 
 def test_no_gradient_flows_through_the_store():
     cache, key = small(), torch.randn(2, 3, 1, 4, requires_grad=True)
-    cache.append(key, key)
-    assert not any(x.requires_grad for x in cache.append(key, key))
+    append(cache, key, key)
+    assert not any(x.requires_grad for x in append(cache, key, key))
 
 
 # ---------------------------------------------------------------------------------------- refusals
 
 
 def test_what_does_not_fit_is_named_and_not_stored():
-    cache = small()
-    cache.append(torch.ones(2, 3, 2, 4), torch.ones(2, 3, 2, 4))
+    """Before any block has stored anything; where all blocks are rings, everything fits."""
+    model, ids = build(positions="rotary"), random_ids(length=6)
+    cache = model.new_cache(len(ids), max_length=5)
+    model(ids[:, :2], cache)
+    before = [layer._key.clone() for layer in cache]
     message = "positions=6 cannot work: it must be at most the cache's max_length=5"
     with pytest.raises(ValueError, match=message):
-        cache.append(torch.zeros(2, 3, 4, 4), torch.zeros(2, 3, 4, 4))
-    assert len(cache) == 2
-    key, _ = cache.append(torch.ones(2, 3, 3, 4), torch.ones(2, 3, 3, 4))
-    assert torch.equal(key, torch.ones(2, 3, 5, 4))
+        model(ids[:, :4], cache)
+    for layer, stored in zip(cache, before, strict=True):
+        assert len(layer) == 2
+        assert torch.equal(layer._key, stored)
+    found = model(ids[:, 2:5], cache)
+    compare("after a refusal", found, model(ids[:, :5])[:, 2:])
+    rings = build(positions="rotary", windows=(3,))
+    rings(ids, rings.new_cache(len(ids), max_length=5))
 
 
 def test_a_cache_longer_than_learned_positions_is_refused():

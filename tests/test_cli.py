@@ -23,13 +23,14 @@ import torch
 import tyro
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib import pyplot
 
 from decoder_only import planning, presets, recipes, scaling
 from decoder_only.cli import COMMANDS, main, options
 from decoder_only.cli import words as words_
 from decoder_only.cli.plan import plan as plan_command
 from decoder_only.cli.train import PROMPT
-from decoder_only.engine import checkpoint
+from decoder_only.engine import checkpoint, log
 from decoder_only.engine.hardware import DEVICES
 from decoder_only.laws import PUBLISHED
 from decoder_only.model import GPT, GPTConfig
@@ -258,7 +259,7 @@ def test_text_is_prepared_once_and_learned_from(text, tmp_path, capfd):
     assert run("train", "--text", text, *NINE, "--out", "b") == 0
     a, b = (checkpoint.load(tmp_path / name) for name in "ab")
     assert a.tokenizer == b.tokenizer
-    losses = [[r.get("loss") for r in checkpoint.read_log(tmp_path / n)] for n in "ab"]
+    losses = [[r.get("loss") for r in log.read_log(tmp_path / n)] for n in "ab"]
     assert losses[0] == losses[1]
     assert run("train", "--resume", "a", "--quiet") == 0
 
@@ -298,8 +299,15 @@ def test_runs_are_drawn_in_one_figure(text, tmp_path, capfd):
     picture = tmp_path / "runs.svg"
     assert run("plot", tmp_path / "one", tmp_path / "two", "--out", picture) == 0
     assert f"The figure is in {picture}" in capfd.readouterr().out
-    drawn = picture.read_text()
-    assert drawn.startswith("<?xml")
+    assert picture.read_text().startswith("<?xml")
+    losses, norms = pyplot.gcf().axes
+    assert (losses.get_ylabel(), norms.get_ylabel()[:13]) == (
+        "loss (nats per token)",
+        "gradient norm",
+    )
+    for line, name in zip(norms.lines, ("one", "two"), strict=True):
+        logged = [r["gradient_norm"] for r in log.read_log(name) if "loss" in r]
+        assert (line.get_label(), list(line.get_ydata())) == (name, logged)
 
 
 def test_what_cannot_be_drawn_is_named(text, tmp_path, capfd):
@@ -383,7 +391,7 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     for way in ({"compiled": True}, {"recompute": True}, {"loss_slices": 8}):
         assert short(plan.memory_if(**way), "B") in below
     assert ("FSDP" in below) == (n_devices > 1)
-    stored = short(plan.weight_bytes, "B"), short(plan.state_bytes, "B")
+    stored = (short(n * plan.n_parameters, "B") for n in (4, 12))
     assert rows["Disk"][0] == "weights {}, a saved state {}".format(*stored)
     assert rows["Loss"][0] == f"{plan.loss:.2f} nats per token"
     assert law in rows["Loss"][1]
@@ -561,7 +569,7 @@ def test_a_run_is_counted_and_says_how_it_went(text, tmp_path, capfd):
     assert rows["Parameters"][0] == f"{model.count_parameters():,}"
     assert rows["Run"][0].startswith("192 tokens of stories, ")
     assert rows["Run"][1] == "3 of 3 steps of 2 x 32"
-    last = checkpoint.read_log("stories")[-1]
+    last = log.read_log("stories")[-1]
     loss, floor = last["validation_loss"], last["floor"]
     assert rows["Loss"][0].startswith(f"{loss:.3f} nats per token held out, ")
     assert rows["Loss"][1] == f"{loss - floor:.3f} above the floor, {floor:.3f}"
@@ -644,7 +652,7 @@ def test_another_run_is_not_overwritten_unless_asked(text, capfd):
             "there is no recipe 'huge'; choose one of stories-cpu, ",
         ),
         (["--preset", "shakespeare-cpu"], "add --text FILE"),
-        (["--device", "abacus"], "device 'abacus' is unknown"),
+        (["--device", "abacus"], "device 'abacus' is not present"),
         (["--text", "fox.txt", "--preset", "stories-cpu"], "leave out --text"),
         (
             ["--text", "fox.txt", "--vocab-size", "5000"],

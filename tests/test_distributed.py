@@ -22,7 +22,7 @@ from test_resume import (
     tiny,
 )
 
-from decoder_only.engine import checkpoint
+from decoder_only.engine import checkpoint, log
 from decoder_only.engine.distributed import (
     ALONE,
     Process,
@@ -110,11 +110,11 @@ def together(
 
 
 def losses(run: Path) -> list[float]:
-    return [r["loss"] for r in checkpoint.read_log(run) if "loss" in r]
+    return [r["loss"] for r in log.read_log(run) if "loss" in r]
 
 
 def validations(run: Path) -> list[float]:
-    records = checkpoint.read_log(run)
+    records = log.read_log(run)
     return [r["validation_loss"] for r in records if "validation_loss" in r]
 
 

@@ -476,9 +476,9 @@ class Parrot(GPT):
         self.ids, self.given = ids, []
 
     def forward(self, ids, cache=None, *, last_only=False):
-        if cache[0].is_empty:
+        if cache[0].position.is_empty:
             self.given.append(ids[0].tolist())
-            cache[0].is_empty, self.n_seen = False, 0
+            cache[0].position.is_empty, self.n_seen = False, 0
         self.n_seen += ids.shape[1]
         logits = torch.zeros(len(ids), 1, self.config.vocab_size)
         logits[:, -1, self.ids[self.n_seen]] = 50.0

@@ -56,7 +56,7 @@ def test_a_device_is_chosen_by_name_and_number(present):
     present(cuda=True, n_gpus=2)
     assert choose_device("cuda:1") == torch.device("cuda", 1)
     with pytest.raises(
-        ValueError, match=r"'cuda:2' is not present; .* here: 2, numbered from 0"
+        ValueError, match=r"'cuda:2' is not present; .* has: cuda:0, cuda:1, cpu"
     ):
         choose_device("cuda:2")
 
@@ -67,7 +67,7 @@ def test_an_absent_or_unknown_device_is_refused_with_what_is_here(present):
         ValueError, match="'cuda' is not present; this machine has: cpu"
     ):
         choose_device("cuda")
-    with pytest.raises(ValueError, match="'gpu' is unknown; this machine has: cpu"):
+    with pytest.raises(ValueError, match="'gpu' is not present; this machine has: cpu"):
         choose_device("gpu")
 
 

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.engine import checkpoint, shards
+from decoder_only.engine import checkpoint, tokens
 from decoder_only.tokenization import BytePairTokenizer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits")
@@ -132,9 +132,7 @@ def place(tmp_path_factory):
     make_run(top / "state", finished=False)
     tokenizer = BytePairTokenizer.train(SAMPLE * 9, 280)
     (top / "text.txt").write_text(SAMPLE * 9)
-    shards.prepare(
-        top / "text.txt", top / "tokens", tokenizer=tokenizer, shard_tokens=90
-    )
+    tokens.prepare(top / "text.txt", top / "tokens", tokenizer=tokenizer)
     good = {
         path.relative_to(top): path.read_bytes()
         for path in top.rglob("*")
@@ -412,17 +410,16 @@ def test_tokens(place, data):
             and isinstance(value, dict)
             and data.draw(st.booleans())
         ):
-            value["sha256"] = shards._sha256_of_index(value)
+            value["sha256"] = tokens._sha256_of_index(value)
         (folder / name).write_bytes(json.dumps(value).encode())
     else:
         content = data.draw(damaged(content))
         (folder / name).write_bytes(content)
-        for part in index["parts"].values():
-            for shard in part["shards"]:
-                if shard["file"] == name:  # a stranger's seal is right
-                    shard["sha256"] = hashlib.sha256(content).hexdigest()
-                    index["sha256"] = shards._sha256_of_index(index)
-                    (folder / "index.json").write_text(json.dumps(index))
+        if name.endswith(".tokens"):  # a stranger's seal is right
+            part = index["parts"][name.removesuffix(".tokens")]
+            part["sha256"] = hashlib.sha256(content).hexdigest()
+            index["sha256"] = tokens._sha256_of_index(index)
+            (folder / "index.json").write_text(json.dumps(index))
     reader.refuses_or_reads(["tokens", str(folder)], folder)
 
 
@@ -436,7 +433,7 @@ def test_tokens_through_the_command(place):
         {"tokenizer": "\x1b[2J"},
     ):
         index = {**index, **change}
-        index["sha256"] = shards._sha256_of_index(index)
+        index["sha256"] = tokens._sha256_of_index(index)
         (folder / "index.json").write_text(json.dumps(index))
         said = reader.refuses_or_reads(["train", "--text", str(folder)], folder)
         assert "is damaged, or was not written by" in said

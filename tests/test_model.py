@@ -73,14 +73,15 @@ def written_out(
     def linear(x, name):
         return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0)
 
-    def rms(x, weight, eps=1e-5):
-        return x / ((x**2).mean(-1, keepdim=True) + eps) ** 0.5 * weight
+    def rms(x, weight):
+        square = (x**2).mean(-1, keepdim=True)
+        return x / (square + config.norm_eps) ** 0.5 * weight
 
     def norm(x, name):
         if config.norm == "rms":
-            return rms(x, w[f"{name}.weight"], config.norm_eps)
+            return rms(x, w[f"{name}.weight"])
         x = x - x.mean(-1, keepdim=True)
-        scaled = rms(x, w[f"{name}.weight"], config.norm_eps)
+        scaled = rms(x, w[f"{name}.weight"])
         return scaled + w.get(f"{name}.bias", 0)
 
     def angles(dimension):

@@ -88,23 +88,20 @@ def test_history_recalls_what_its_log_says():
 
 def test_flops_by_hand():
     """One block, widths that share no value: each weight six times, and scores and values."""
-    model = GPT(
-        GPTConfig(
-            vocab_size=7,
-            context_length=5,
-            d_model=6,
-            n_layers=1,
-            n_heads=2,
-            d_mlp=11,
-            bias=False,
-            positions="rotary",
-            head_dim=4,
-            norm="rms",
-        )
+    config = GPTConfig(
+        vocab_size=7,
+        context_length=5,
+        d_model=6,
+        n_layers=1,
+        n_heads=2,
+        d_mlp=11,
+        bias=False,
+        positions="rotary",
+        head_dim=4,
+        norm="rms",
     )
     matrices = 4 * 6 * 8 + 2 * 6 * 11 + 7 * 6
-    assert flops_per_token(model) == 6 * matrices + 12 * 8 * 5
-    assert flops_per_token(model.config) == flops_per_token(model)
+    assert flops_per_token(config) == 6 * matrices + 12 * 8 * 5
 
 
 @pytest.mark.parametrize(
@@ -120,14 +117,6 @@ def test_flops_count_the_matrices_that_multiply(name, changes):
     width = config.n_heads * config.head_dim
     attention = 12 * config.n_layers * width * config.context_length
     assert flops_per_token(config) == 6 * n + attention
-
-
-def test_flops_of_gpt2_as_published():
-    """MFU's numerator for GPT-2 small: 6 x 123.6 M + 12 L D S within a part in a hundred."""
-    with torch.device("meta"):
-        model = GPT(PRESETS["gpt2-small"])
-    expected = 6 * 123.53e6 + 12 * 12 * 768 * 1024
-    assert flops_per_token(model) == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_bar_tells_the_share_of_the_machine(capfd):

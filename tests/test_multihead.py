@@ -197,8 +197,9 @@ def test_normalized_queries_and_keys_bound_the_scores():
     )
 
 
-def test_normalization_is_per_head_with_a_learned_scale():
-    module = make(n_kv_heads=G, qk_norm=True)
+@pytest.mark.parametrize("eps", [1e-5, 0.1])
+def test_normalization_is_per_head_with_a_learned_scale(eps):
+    module = make(n_kv_heads=G, qk_norm=True, norm_eps=eps)
     assert module.query_norm.weight.shape == module.key_norm.weight.shape == (K,)
     x = normal(B, S, D, seed=11)
     query, key, _ = module.project(x)
@@ -208,7 +209,7 @@ def test_normalization_is_per_head_with_a_learned_scale():
     ]:
         raw = linear(x).view(B, S, n, K).transpose(1, 2)
         expected = (
-            raw / (raw.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight
+            raw / (raw.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
         )
         torch.testing.assert_close(projected, expected)
 

@@ -124,11 +124,9 @@ def test_a_fence_is_longer_than_any_in_the_source():
     assert source._repr_markdown_().count("`````") == 2
 
 
-def test_modules_and_properties_have_source():
+def test_modules_have_source():
     module = importlib.import_module("decoder_only.show.notebook")
     assert code_of(show_source(module)) == inspect.getsource(module)
-    made = property(show_table)
-    assert show_source(made) == show_source(show_table)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +137,6 @@ def test_modules_and_properties_have_source():
             "def f():\n    return 1  # b\n",
         ),
         ('def f():\n    """A."""\n', 'def f():\n    """A."""\n'),
-        ('def f(): "A"; return 1\n', 'def f(): "A"; return 1\n'),
-        (
-            'def f():\n    """A."""  # b\n    return 1\n',
-            'def f():\n    """A."""  # b\n    return 1\n',
-        ),
         (
             'class C:\n    """A.\n\n    b\n    """\n\n    x = """y"""\n',
             'class C:\n    x = """y"""\n',
@@ -155,26 +148,13 @@ def test_docstrings_by_example(code, short):
     assert notebook._without_docstrings(code) == short
 
 
-@pytest.mark.parametrize("thing", [len, 3, "attend", None, show_tokens(["a"])])
-def test_things_without_source_are_refused(thing):
-    with pytest.raises(TypeError, match="give a function, class, method or module"):
+@pytest.mark.parametrize(
+    "thing", [len, 3, "attend", None, show_tokens(["a"]), torch.nn.Linear, torch]
+)
+def test_what_is_not_the_packages_source_is_refused(thing):
+    wanted = "must be a function, class, method or module of decoder_only"
+    with pytest.raises(ValueError, match=wanted):
         show_source(thing)
-
-
-def test_code_of_others_is_refused():
-    with pytest.raises(
-        ValueError, match=r"'Linear' comes from 'torch\.nn\.modules\.linear'"
-    ):
-        show_source(torch.nn.Linear)
-    with pytest.raises(ValueError, match="at least one"):
-        show_source()
-
-
-def test_code_that_is_in_no_file_is_refused():
-    made = {"__name__": "decoder_only.made"}
-    exec("def f(): pass", made)
-    with pytest.raises(TypeError, match=r"decoder_only\.made\.f has no source"):
-        show_source(made["f"])
 
 
 def test_a_decorated_function_shows_its_own_code():
@@ -277,9 +257,9 @@ def test_ids_may_be_a_tensor():
 
 
 def test_bad_tokens_are_refused():
-    with pytest.raises(TypeError, match="pieces is one str; give a list"):
+    with pytest.raises(ValueError, match="it must be a list of tokens' texts"):
         show_tokens("Once upon")
-    with pytest.raises(ValueError, match="1 ids for 2 pieces"):
+    with pytest.raises(ValueError, match="number of ids=1 cannot work: it must be 2"):
         show_tokens(["a", "b"], [1])
 
 
@@ -322,9 +302,9 @@ def test_an_empty_table_has_its_header():
 
 
 def test_bad_tables_are_refused():
-    with pytest.raises(ValueError, match="row 1 has 1 cells, the header has 2"):
+    with pytest.raises(ValueError, match=r"row=\[3\] cannot work: it must be 2 cells"):
         show_table([[1, 2], [3]], ["a", "b"])
-    with pytest.raises(ValueError, match="decimals must be 0, 1, 2 or 3, got 4"):
+    with pytest.raises(ValueError, match=r"'a': 4}.*must be 0, 1, 2 or 3"):
         show_table([[1]], ["a"], decimals=4)
-    with pytest.raises(ValueError, match="names a column 'b'"):
+    with pytest.raises(ValueError, match=r"'b': 1}.*must be for some of \('a',\)"):
         show_table([[1]], ["a"], decimals={"b": 1})

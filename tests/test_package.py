@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import types
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -51,20 +52,30 @@ AROUND = {
     "data",
     "engine.checks",
     "engine.files",
-    "engine.shards",
+    "engine.tokens",
     "engine.distributed",
     "engine.checkpoint",
+    "engine.log",
+    "engine.provenance",
+    "engine.tensors",
     "engine.hardware",
 }
-# Tools that every chapter uses and none explains.
-TOOLS = {"stored", "cli", "recipes", "show.architecture", "show.plots", "show.notebook"}
 
 MODULES = layout.modules()
+# Tools that every chapter uses and none explains.
+TOOLS = {"stored", "cli", "recipes", *(m for m in MODULES if m.startswith("show."))}
 every_module = pytest.mark.parametrize("module", MODULES)
 
 
 def public(module: str) -> list[str]:
-    return list(importlib.import_module(f"decoder_only.{module}").__all__)
+    """What `__all__` names; where there is none, what begins without an underscore."""
+    found = importlib.import_module(f"decoder_only.{module}")
+    own = [n for n, x in vars(found).items() if is_defined_in(found, x)]
+    return list(getattr(found, "__all__", [n for n in own if not n.startswith("_")]))
+
+
+def is_defined_in(module: types.ModuleType, thing: object) -> bool:
+    return getattr(thing, "__module__", None) == module.__name__
 
 
 def chapter(stem: str) -> Path | None:

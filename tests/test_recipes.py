@@ -90,11 +90,11 @@ def test_a_run_finds_its_language_by_name(name):
     assert repr(found) == repr(StoryLanguage.named(name))
 
 
-def test_the_first_runs_language_is_the_full_one():
-    data = {"kind": "stories", "language": repr(StoryLanguage())}
-    assert repr(recipes.language_of(data)) == data["language"]
+def test_the_language_is_the_full_one_where_none_is_named():
+    found = recipes.language_of({"kind": "stories"})
+    assert repr(found) == repr(StoryLanguage())
     assert recipes.language_of({"kind": "text"}) is None
-    with pytest.raises(ValueError, match="no language is called 'elvish'"):
+    with pytest.raises(ValueError, match="language='elvish' cannot work"):
         gather(chosen(language="elvish"))
 
 

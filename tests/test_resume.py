@@ -17,13 +17,8 @@ import torch
 from decoder_only import GPT, GPTConfig
 from decoder_only.data import document_corpus, text_corpus
 from decoder_only.engine import checkpoint, hardware
-from decoder_only.engine.checkpoint import (
-    cut_log,
-    latest_state,
-    locked,
-    read_log,
-    save_state,
-)
+from decoder_only.engine.checkpoint import latest_state, locked, save_state
+from decoder_only.engine.log import append_log, cut_log, read_log
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
@@ -474,7 +469,7 @@ def test_the_log_is_on_the_disk_before_the_state(tmp_path, monkeypatch):
     monkeypatch.setattr(
         os, "replace", lambda a, b: (order.append(str(b)), replace(a, b))
     )
-    checkpoint.append_log(run, {"step": 1})
+    append_log(run, {"step": 1})
     save_state(run, {"model.x": torch.ones(2)}, step=1)
     names = [Path(name).name for name in order]
     state = "state-00000001.safetensors"
@@ -535,22 +530,6 @@ def test_a_training_goes_on_in_another_number_format(tmp_path, monkeypatch):
                 go(run, model)
         assert ("scale.value" in latest_state(run).tensors) is half
     assert latest_state(run).step == 12
-
-
-def test_a_state_of_the_first_edition_is_taken_up(tmp_path, whole):
-    """Its notes know one fingerprint and fewer settings."""
-    run = begin(tmp_path / "run")
-    with pytest.raises(Stop):
-        go(run, stop_after(tiny(), 7))
-    state = latest_state(run)
-    training = json.loads(state.notes["training"])
-    for name in ("decay_share", "table_learning_rate"):
-        del training[name]
-    notes = {"training": json.dumps(training), "model": state.notes["model"]}
-    notes["data"] = json.dumps({"fingerprint": TEXT.fingerprint})
-    save_state(run, state.tensors, step=state.step, notes=notes)
-    go(run)
-    assert_same_end(run, whole)
 
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path, whole):

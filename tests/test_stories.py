@@ -84,10 +84,10 @@ class Auditor(Writer):
         super().__init__(random)
         self.times = times
 
-    def choose(self, choice, weights, used, memory):
+    def choose(self, choice, memory):
         self.times[id(choice)] = self.times.get(id(choice), 0) + 1
         if self.times[id(choice)] > 8:
-            return super().choose(choice, weights, used, memory)
+            return super().choose(choice, memory)
         alternatives = list(choice.alternatives(memory))
         assert abs(math.fsum(share for _, share in alternatives) - 1) < 1e-12
         if not isinstance(choice, Draw):  # lexicons are looked at once, below
@@ -96,7 +96,7 @@ class Auditor(Writer):
             )
             for first, second in pairwise(begun):
                 assert not second.startswith(first), f"{first!r} begins {second!r}"
-        return super().choose(choice, weights, used, memory)
+        return super().choose(choice, memory)
 
 
 @pytest.mark.parametrize(("seed", "exponent", "count"), [(0, 1.0, 60), (1, 0.0, 1000)])
@@ -286,7 +286,8 @@ class Chooser(Writer):
         super().__init__(None)
         self.path, self.widths = list(path), []
 
-    def choose(self, choice, weights, used, memory):
+    def choose(self, choice, memory):
+        weights, used = choice.odds(memory)
         open_to = [i for i in range(len(weights.weights)) if i not in used]
         step = len(self.widths)
         self.widths.append(len(open_to))
@@ -344,8 +345,9 @@ def retold(language, text):
             return taken[-1]
 
     class Repeater(Writer):
-        def choose(self, choice, weights, used, memory):
+        def choose(self, choice, memory):
             index = taken.pop(0)
+            weights, used = choice.odds(memory)
             self.log_prob += weights.log_prob(index, used)
             return index
 
@@ -532,7 +534,7 @@ def test_the_floor_is_the_score_of_the_stories(language, drawn):
         language.floor([drawn[0].text, "It was a dark and stormy night."])
     with pytest.raises(ValueError, match="at least one story"):
         language.floor([])
-    with pytest.raises(ValueError, match="n_tokens must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="n_tokens=0 cannot work"):
         floor.nats_per_token(0)
 
 
@@ -548,50 +550,39 @@ def test_the_entropy_estimate_covers_the_floor_of_other_stories(language, drawn)
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("name", "value", "wanted"),
     [
-        ({"seed": 1.5}, TypeError, "seed must be a whole number, got 1.5"),
-        ({"seed": True}, TypeError, "seed must be a whole number, got True"),
-        (
-            {"n_characters": "many"},
-            TypeError,
-            "n_characters must be a whole number, got 'many'",
-        ),
-        (
-            {"n_characters": 23},
-            ValueError,
-            "n_characters must be from 24 to 16384, got 23",
-        ),
-        ({"n_characters": 10**6}, ValueError, "n_characters must be from 24 to 16384"),
-        ({"exponent": -1}, ValueError, "exponent must be a number from 0 to 2, got -1"),
-        (
-            {"exponent": math.nan},
-            ValueError,
-            "exponent must be a number from 0 to 2, got nan",
-        ),
-        ({"tales": "lost"}, ValueError, "tales must be some of lost, .*, got 'lost'"),
-        ({"tales": 3}, ValueError, "tales must be some of lost, .*, got 3"),
-        ({"tales": ()}, ValueError, r"tales must be some of lost, .*, got \(\)"),
-        ({"tales": ["lost", "cat"]}, ValueError, r"garden, got \['lost', 'cat'\]"),
+        ("seed", 1.5, "a whole number"),
+        ("seed", True, "a whole number"),
+        ("n_characters", "many", "a whole number from 24 to 16384"),
+        ("n_characters", 24.0, "a whole number from 24 to 16384"),
+        ("n_characters", 23, "a whole number from 24 to 16384"),
+        ("n_characters", 10**6, "a whole number from 24 to 16384"),
+        ("exponent", -1, "a number from 0 to 2"),
+        ("exponent", math.nan, "a number from 0 to 2"),
+        ("exponent", "1", "a number from 0 to 2"),
+        ("tales", "lost", "some of lost, .*, garden"),
+        ("tales", 3, "some of lost, .*, garden"),
+        ("tales", (), "some of lost, .*, garden"),
+        ("tales", ["lost", "cat"], "some of lost, .*, garden"),
     ],
 )
-def test_sizes_that_no_world_can_have(options, error, message):
-    with pytest.raises(error, match=message):
-        StoryLanguage(**options)
+def test_sizes_that_no_world_can_have(name, value, wanted):
+    said = re.escape(f"{name}={value!r} cannot work: it must be ") + wanted
+    with pytest.raises(ValueError, match=said):
+        StoryLanguage(**{name: value})
 
 
 def test_other_bad_input(language):
-    with pytest.raises(
-        ValueError, match='split must be "train" or "validation", got \'test\''
-    ):
+    with pytest.raises(ValueError, match=r'split=.test. .* "train" or "validation"'):
         language.stories(split="test")
-    with pytest.raises(TypeError, match="seed must be a whole number, got None"):
+    with pytest.raises(ValueError, match=r"seed=None cannot work: .* a whole number"):
         language.stories(seed=None)
     with pytest.raises(KeyError, match="nobody in this world is called 'Bob'"):
         language.facts("Bob")
-    with pytest.raises(ValueError, match="n_stories must be at least 2"):
+    with pytest.raises(ValueError, match="n_stories=1 cannot work"):
         language.entropy(n_stories=1)
-    with pytest.raises(ValueError, match="'city'; there are hamlet, village, full"):
+    with pytest.raises(ValueError, match=r"'city' .* one of hamlet, village, full"):
         StoryLanguage.named("city")
     with pytest.raises(ValueError, match="brackets do not match"):
         Grammar("story:\n- [a|b", lexicons={})

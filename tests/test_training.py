@@ -18,7 +18,7 @@ from ladder import unchecked
 
 from decoder_only import GPT, GPTConfig, training
 from decoder_only.data import IGNORED, document_corpus, text_corpus
-from decoder_only.engine import checkpoint, distributed, hardware
+from decoder_only.engine import checkpoint, distributed, hardware, log
 from decoder_only.engine.distributed import Process
 from decoder_only.engine.monitor import Evaluation
 from decoder_only.lm_head import next_token_loss
@@ -33,7 +33,7 @@ from decoder_only.training import (
     train_step,
 )
 
-COUNT = "a whole number, 1 or more"
+COUNT = "a whole number above 0"
 TOKENIZER = BytePairTokenizer([])
 TEXT = text_corpus(
     "the cat sat on the mat, and the dog sat on the cat. " * 8, TOKENIZER
@@ -87,11 +87,11 @@ def a_batch(
         ("log_every", None, COUNT),
         ("evaluate_every", 0, f"{COUNT}, or None"),
         ("save_every", 2.5, f"{COUNT}, or None"),
-        ("warmup_steps", -1, "a whole number, 0 or more, or None"),
-        ("warmup_steps", 1.5, "a whole number, 0 or more, or None"),
+        ("warmup_steps", -1, "a whole number of 0 or more, or None"),
+        ("warmup_steps", 1.5, "a whole number of 0 or more, or None"),
         ("warmup_steps", 1000, "below steps=1000, such as 100"),
-        ("weight_decay", -0.1, "a finite number, 0 or more"),
-        ("weight_decay", math.inf, "a finite number, 0 or more"),
+        ("weight_decay", -0.1, "a finite number of 0 or more"),
+        ("weight_decay", math.inf, "a finite number of 0 or more"),
         ("learning_rate", 0.0, "a finite number above 0"),
         ("learning_rate", math.inf, "a finite number above 0"),
         ("learning_rate", math.nan, "a finite number above 0"),
@@ -99,13 +99,13 @@ def a_batch(
         ("table_learning_rate", 0.0, "a finite number above 0, or None"),
         ("max_gradient_norm", 0.0, "a finite number above 0, or None"),
         ("max_gradient_norm", math.nan, "a finite number above 0, or None"),
-        ("momentum", 1.0, "at least 0 and below 1"),
-        ("beta1", 1.0, "at least 0 and below 1"),
-        ("beta2", -0.1, "at least 0 and below 1"),
-        ("decay_share", 0.0, "above 0, and 1 at most"),
-        ("decay_share", 1.5, "above 0, and 1 at most"),
+        ("momentum", 1.0, "a finite number from 0 to below 1"),
+        ("beta1", 1.0, "a finite number from 0 to below 1"),
+        ("beta2", -0.1, "a finite number from 0 to below 1"),
+        ("decay_share", 0.0, "a finite number above 0, and 1 at most"),
+        ("decay_share", 1.5, "a finite number above 0, and 1 at most"),
         ("recompute", 1, "True or False"),
-        ("compile", "yes", "True, False or None"),
+        ("compile", "yes", "True or False, or None"),
         ("optimizer", "sgd", "one of ('adamw', 'muon')"),
         ("optimizer", None, "one of ('adamw', 'muon')"),
         (
@@ -113,9 +113,9 @@ def a_batch(
             "flat",
             "one of ('cosine', 'warmup_stable_decay', 'inverse_square_root')",
         ),
-        ("seed", -1, "a whole number, at least 0 and below 2^31"),
-        ("seed", 2**31, "a whole number, at least 0 and below 2^31"),
-        ("seed", 0.5, "a whole number, at least 0 and below 2^31"),
+        ("seed", -1, "a whole number from 0 to below 2^31"),
+        ("seed", 2**31, "a whole number from 0 to below 2^31"),
+        ("seed", 0.5, "a whole number from 0 to below 2^31"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_by_name(field, value, wanted):
@@ -353,7 +353,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path, optimizer):
     # What a model reads before a step: the skipped one left it as it was, and no other did.
     same = [torch.equal(a, b) for a, b in itertools.pairwise(before)]
     assert [step for step, kept in enumerate(same, 1) if kept] == [3, 7]
-    records = checkpoint.read_log(run)
+    records = log.read_log(run)
     assert [r["step"] for r in records if r.get("skipped")] == [3, 7]
     assert records[2]["loss"] is None
 
@@ -580,7 +580,7 @@ def test_gradient_norms_are_kept_and_logged(tmp_path):
         tmp_path / "run", model_config=model.config, tokenizer=TOKENIZER
     )
     history = train(model, TEXT, None, brief(), run=run)
-    logged = [r["gradient_norm"] for r in checkpoint.read_log(run) if "loss" in r]
+    logged = [r["gradient_norm"] for r in log.read_log(run) if "loss" in r]
     assert logged == history.gradient_norms
     fresh, (inputs, targets) = (
         tiny(),

@@ -44,20 +44,9 @@ PATH = {
     "attention": ("attend", "attention_mask"),
     "mlp": ("squared_relu", "ACTIVATIONS", "MLP", "SwiGLU"),
     "lm_head": ("LMHead", "_logits"),
-    "cache": ("KeyValueCache",),
-    "config": (
-        "GPTConfig",
-        "RULES",
-        "SIZES",
-        "CHOICES",
-        "SIZE",
-        "POSITIVE",
-        "_size",
-        "_above",
-        "_one_of",
-        "Derived",
-    ),
-    "engine.checks": ("require",),
+    "cache": ("CachePosition", "KeyValueCache"),
+    "config": ("GPTConfig", "Size", "Positive", "Derived"),
+    "engine.checks": ("check_fields", "_rule", "_TYPES", "Rule", "require"),
 }
 """What is on the way from ids to logits, by module, in the order of reading."""
 

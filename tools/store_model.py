@@ -16,7 +16,7 @@ from shutil import copyfile
 
 import torch
 
-from decoder_only.engine import checkpoint
+from decoder_only.engine import checkpoint, log
 from decoder_only.stored import FOLDER, load_model
 
 
@@ -34,7 +34,7 @@ def main() -> None:
         table = csv.DictWriter(file, columns, extrasaction="ignore")
         table.writeheader()
         table.writerows(
-            record for record in checkpoint.read_log(run) if "validation_loss" in record
+            record for record in log.read_log(run) if "validation_loss" in record
         )
     stored = load_model(sys.argv[2])
     size = sum(path.stat().st_size for path in folder.iterdir())

@@ -4,10 +4,11 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
 
-from decoder_only.engine.checks import require
+from decoder_only.engine.checks import Rule, check_fields, require
 from decoder_only.mlp import ACTIVATIONS
 
 __all__ = ["GPTConfig"]
@@ -17,52 +18,8 @@ class Derived(int):
     """A size that was not given, but follows from the others."""
 
 
-def _size(x: object) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and 0 < x < 2**31
-
-
-def _above(x: object, bound: int) -> bool:
-    number = isinstance(x, int | float) and not isinstance(x, bool)
-    return number and bound < x < math.inf
-
-
-def _one_of(*choices: str | bool) -> Callable[[object], bool]:
-    # By type, too: 1 == True, and 1 is not what was asked for.
-    return lambda x: any(type(x) is type(each) and x == each for each in choices)
-
-
-SIZE = "a positive integer below 2^31"
-POSITIVE = "a finite number above 0"
-CHOICES = {
-    "positions": ("learned", "sinusoidal", "rotary", "none"),
-    "norm": ("layer", "rms"),
-    "norm_position": ("pre", "post"),
-    "activation": (*ACTIVATIONS, "swiglu"),
-    "initialization": ("gpt2", "zero"),
-    **dict.fromkeys(("qk_norm", "bias", "tied"), (True, False)),
-}
-SIZES = ("vocab_size", "context_length", "d_model", "n_layers", "n_heads")
-RULES = {
-    **dict.fromkeys(SIZES, (_size, SIZE)),
-    **dict.fromkeys(
-        ("n_kv_heads", "head_dim", "d_mlp", "base_width"),
-        (lambda x: x is None or _size(x), f"{SIZE}, or None"),
-    ),
-    **{name: (_one_of(*given), f"one of {given}") for name, given in CHOICES.items()},
-    **dict.fromkeys(
-        ("soft_cap", "attention_scale"),
-        (lambda x: x is None or _above(x, 0), f"{POSITIVE}, or None"),
-    ),
-    # What is drawn or counted for each block shall end.
-    "n_layers": (lambda x: _size(x) and x < 2**16, "a positive integer below 2^16"),
-    "dropout": (lambda x: _above(x, -1) and 0 <= x < 1, "at least 0 and below 1"),
-    "position_base": (lambda x: _above(x, 1), "a finite number above 1"),
-    "norm_eps": (lambda x: _above(x, 0), POSITIVE),
-    "windows": (
-        lambda ws: type(ws) is tuple and ws and all(w is None or _size(w) for w in ws),
-        f"a tuple, each entry {SIZE}, or None",
-    ),
-}
+Size = Annotated[int, Rule(lambda x: 0 < x < 2**31, "above 0 and below 2^31")]
+Positive = Annotated[float, Rule(lambda x: x > 0, "above 0")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,35 +63,34 @@ class GPTConfig:
             of a model trust what has passed here.
     """
 
-    vocab_size: int
-    context_length: int
-    d_model: int
-    n_layers: int
-    n_heads: int
-    n_kv_heads: int | None = None
-    head_dim: int | None = None
-    d_mlp: int | None = None
-    positions: str = "learned"
-    position_base: float = 10_000.0
-    norm: str = "layer"
-    norm_eps: float = 1e-5
-    norm_position: str = "pre"
-    activation: str = "gelu_tanh"
-    windows: Sequence[int | None] = (None,)
+    vocab_size: Size
+    context_length: Size
+    d_model: Size
+    n_layers: Annotated[int, Rule(lambda x: 0 < x < 2**16, "above 0 and below 2^16")]
+    n_heads: Size
+    n_kv_heads: Size | None = None
+    head_dim: Size | None = None
+    d_mlp: Size | None = None
+    positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
+    position_base: Annotated[float, Rule(lambda x: x > 1, "above 1")] = 10_000.0
+    norm: Literal["layer", "rms"] = "layer"
+    norm_eps: Positive = 1e-5
+    norm_position: Literal["pre", "post"] = "pre"
+    activation: Literal[*ACTIVATIONS, "swiglu"] = "gelu_tanh"
+    windows: Sequence[Size | None] = (None,)
     qk_norm: bool = False
-    attention_scale: float | None = None
+    attention_scale: Positive | None = None
     bias: bool = True
     tied: bool = True
-    soft_cap: float | None = None
-    dropout: float = 0.0
-    initialization: str = "gpt2"
-    base_width: int | None = None
+    soft_cap: Positive | None = None
+    dropout: Annotated[float, Rule(lambda x: 0 <= x < 1, "from 0 to below 1")] = 0.0
+    initialization: Literal["gpt2", "zero"] = "gpt2"
+    base_width: Size | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.windows, list):  # as read from JSON
             object.__setattr__(self, "windows", tuple(self.windows))
-        for name, (holds, wanted) in RULES.items():
-            require(name, getattr(self, name), holds, wanted)
+        check_fields(self)
         gated = self.activation == "swiglu"
         d_mlp = 8 * math.ceil(self.d_model / 3) if gated else 4 * self.d_model
         head_dim = self.d_model // self.n_heads

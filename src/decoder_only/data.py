@@ -154,20 +154,11 @@ def document_corpus(
     Raises:
         ValueError: No documents, or a tokenizer without an end-of-text token.
     """
-    bar, id_type = _end_of_text(tokenizer), _id_type(tokenizer)
-    parts, lengths, n_bytes = [], [], 0
-    documents = iter(documents)
-    # Some at a time: lists of ids take thirty times the memory of an array.
-    while some := list(islice(documents, 4096)):
-        for ids in tokenizer.encode_batch(some):
-            parts.append(np.array([bar, *ids], dtype=id_type))
-            lengths.append(len(ids) + 1)
-        n_bytes += sum(len(document.encode()) for document in some)
-    if not parts:
-        raise ValueError("documents is empty; a corpus needs one document at least")
+    parts, n_bytes = _encoded(documents, tokenizer)
+    ends = np.cumsum([len(part) for part in parts])
     return Corpus(
-        ids=np.concatenate([*parts, np.array([bar], dtype=id_type)]),
-        starts=np.concatenate([[0], np.cumsum(lengths)[:-1]]),
+        ids=np.concatenate([*parts, parts[0][:1]]),
+        starts=np.concatenate([[0], ends[:-1]]),
         n_bytes=n_bytes,
         nats=nats,
     )
@@ -183,29 +174,28 @@ def text_corpus(texts: str | Sequence[str], tokenizer: Tokenizer) -> Corpus:
         ValueError: No text at all, or a tokenizer without an end-of-text token.
     """
     texts = [texts] if isinstance(texts, str) else texts
-    pieces = [piece for text in texts for piece in text.split(END_OF_TEXT) if piece]
-    if not pieces:
-        raise ValueError("the text is empty; a corpus needs one character at least")
-    bar = _end_of_text(tokenizer)
-    id_type = _id_type(tokenizer)
-    encoded = tokenizer.encode_batch(pieces)
-    return Corpus(
-        ids=np.concatenate([np.array([bar, *ids], dtype=id_type) for ids in encoded]),
-        n_bytes=sum(len(piece.encode()) for piece in pieces),
-    )
+    pieces = (piece for text in texts for piece in text.split(END_OF_TEXT) if piece)
+    parts, n_bytes = _encoded(pieces, tokenizer)
+    return Corpus(ids=np.concatenate(parts), n_bytes=n_bytes)
 
 
-def _end_of_text(tokenizer: Tokenizer) -> int:
-    if END_OF_TEXT not in tokenizer.special_tokens:
-        raise ValueError(
-            f"the tokenizer has no {END_OF_TEXT} token (its special tokens: "
-            f"{sorted(tokenizer.special_tokens)}); train it with special_tokens=({END_OF_TEXT!r},)"
-        )
-    return tokenizer.special_tokens[END_OF_TEXT]
-
-
-def _id_type(tokenizer: Tokenizer) -> type[np.unsignedinteger]:
-    return np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
+def _encoded(
+    texts: Iterable[str], tokenizer: Tokenizer
+) -> tuple[list[np.ndarray], int]:
+    """The ids of each text behind an end of text, and the bytes of all."""
+    special, wanted = tokenizer.special_tokens, f"some with {END_OF_TEXT}"
+    require("special_tokens", special, lambda tokens: END_OF_TEXT in tokens, wanted)
+    bar, parts, n_bytes = special[END_OF_TEXT], [], 0
+    id_type = np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
+    texts = iter(texts)
+    # Some at a time: lists of ids take thirty times the memory of an array.
+    while some := list(islice(texts, 4096)):
+        encoded = tokenizer.encode_batch(some)
+        parts += [np.array([bar, *ids], dtype=id_type) for ids in encoded]
+        n_bytes += sum(len(text.encode()) for text in some)
+    if not parts:
+        raise ValueError("there is no text; a corpus needs one character at least")
+    return parts, n_bytes
 
 
 def story_corpora(

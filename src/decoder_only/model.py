@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from decoder_only.attention import attention_mask
 from decoder_only.block import Block
-from decoder_only.cache import KeyValueCache
+from decoder_only.cache import CachePosition, KeyValueCache
 from decoder_only.config import GPTConfig
 from decoder_only.embeddings import (
     LearnedPositions,
@@ -116,7 +116,7 @@ class GPT(nn.Module):
         """What the head reads: the residual stream after the last norm. See `forward`."""
         self._check(ids, cache)
         length, empty = ids.shape[1], [None] * len(self.blocks)
-        positions = None if cache is None else cache[0].positions(length)
+        positions = None if cache is None else cache[0].position.advance(length)
         x = self.embedding(ids)
         if self.positions is not None:
             x = self.positions(x, positions)
@@ -159,7 +159,7 @@ class GPT(nn.Module):
             batch_size: B, sequences that will grow side by side.
             max_length: positions to make room for; the context length by default.
             dtype: of what is kept; the model's by default.
-            padding: see `KeyValueCache`.
+            padding: see `CachePosition`.
 
         Raises:
             ValueError: for more positions than learned ones can place.
@@ -168,7 +168,9 @@ class GPT(nn.Module):
         if self.config.positions == "learned":
             limit = self.config.context_length
         require("max_length", length, lambda n: n <= limit, f"at most {limit}")
-        weight = self.embedding.weight
+        room = length if None in self.config.windows else math.inf
+        weight, device = self.embedding.weight, self.embedding.weight.device
+        position = CachePosition(padding=padding, room=room, device=device)
         return [
             KeyValueCache(
                 batch_size=batch_size,
@@ -176,9 +178,9 @@ class GPT(nn.Module):
                 max_length=length,
                 head_dim=block.attention.head_dim,
                 window=block.attention.window,
-                padding=padding,
+                position=position,
                 dtype=dtype or weight.dtype,
-                device=weight.device,
+                device=device,
             )
             for block in self.blocks
         ]
@@ -268,7 +270,7 @@ def _mask(
 ) -> Tensor | None:
     length = ids.shape[1]
     if store is not None:
-        return store.mask(length)
+        return store.mask()
     if window is None or window >= length:
         return None  # as wide as all there is
     return attention_mask(length, length, window=window, device=ids.device)
@@ -299,6 +301,7 @@ def _block(config: GPTConfig, layer: int) -> Block:
         window=config.windows[layer % len(config.windows)],
         rotary_base=config.position_base if config.positions == "rotary" else None,
         qk_norm=config.qk_norm,
+        norm_eps=config.norm_eps,
         scale=config.attention_scale,
         dropout=config.dropout,
     )

@@ -7,6 +7,8 @@ Fewer heads of keys and values than of queries give grouped-query attention (one
 which shrinks the cache at generation. Chapter 4.
 """
 
+from functools import partial
+
 from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -30,6 +32,7 @@ class MultiHeadAttention(nn.Module):
         window: see only that many nearest positions; all by default.
         rotary_base: rotate queries and keys by their position, with this base; None does not.
         qk_norm: normalize queries and keys, so that scores cannot grow without bound.
+        norm_eps: what that adds below its root.
         scale: factor on the products of queries and keys; 1 / sqrt(K) by default.
         dropout: probability of dropping an attention weight in training.
         bias: whether the projections have an offset.
@@ -48,6 +51,7 @@ class MultiHeadAttention(nn.Module):
         window: int | None = None,
         rotary_base: float | None = None,
         qk_norm: bool = False,
+        norm_eps: float = 1e-5,
         scale: float | None = None,
         dropout: float = 0.0,
         bias: bool = True,
@@ -61,8 +65,9 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(d_model, n_kv_heads * head_dim, bias=bias)
         self.value = nn.Linear(d_model, n_kv_heads * head_dim, bias=bias)
         self.output = nn.Linear(n_heads * head_dim, d_model, bias=bias)
-        self.query_norm = RMSNorm(d_model=head_dim) if qk_norm else nn.Identity()
-        self.key_norm = RMSNorm(d_model=head_dim) if qk_norm else nn.Identity()
+        norm = partial(RMSNorm, d_model=head_dim, eps=norm_eps)
+        self.query_norm = norm() if qk_norm else nn.Identity()
+        self.key_norm = norm() if qk_norm else nn.Identity()
 
     def forward(
         self,

@@ -119,8 +119,8 @@ def build_optimizers(
         )
     slower = math.sqrt(width_ratio) if optimizer == "muon" else width_ratio
     matrices, others = parameter_groups(model, weight_decay=weight_decay * slower)
-    matrices["lr"] = learning_rate / slower
-    others["lr"] = table_learning_rate or learning_rate
+    matrices["peak"] = matrices["lr"] = learning_rate / slower
+    others["peak"] = others["lr"] = table_learning_rate or learning_rate
     by_muon = [matrices] if optimizer == "muon" and matrices["params"] else []
     by_adamw = [others] if by_muon else [matrices, others]
     by_adamw = [group for group in by_adamw if group["params"]]
@@ -134,9 +134,6 @@ def build_optimizers(
     if by_muon:
         settings = {"momentum": momentum, "compile": compile, "process": process}
         optimizers.append(Muon(by_muon, learning_rate=learning_rate, **settings))
-    for each in optimizers:
-        for group in each.param_groups:
-            group["peak"] = group["lr"]
     return optimizers
 
 
@@ -181,15 +178,9 @@ class Muon(torch.optim.Optimizer):
         compile: bool = False,
         process: Process = ALONE,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": learning_rate,
-                "momentum": momentum,
-                "weight_decay": weight_decay,
-                "n_iterations": n_iterations,
-            },
-        )
+        memory = {"momentum": momentum, "weight_decay": weight_decay}
+        super().__init__(params, {"lr": learning_rate, **memory})
+        self.n_iterations = n_iterations
         self.found_inf: Tensor | None = None
         self.process = process
         self._orthogonalize = (
@@ -227,7 +218,7 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_mul_(changes, forget)
         torch._foreach_add_(means, changes)
         ahead = torch._foreach_lerp(gradients, means, group["momentum"])
-        step = self._directions(ahead, matrices, group["n_iterations"])
+        step = self._directions(ahead, matrices)
         torch._foreach_mul_(step, rate * 0.2 * math.sqrt(max(matrices[0].shape)))
         shards = [local_tensor(matrix) for matrix in matrices]
         torch._foreach_add_(
@@ -236,10 +227,10 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_sub_(shards, step)
 
     def _directions(
-        self, ahead: Sequence[Tensor], matrices: list[Tensor], n_iterations: int
+        self, ahead: Sequence[Tensor], matrices: list[Tensor]
     ) -> list[Tensor]:
         """Orthogonalize all, or this process's share of them, and gather those of the others."""
-        settings = {"n_iterations": n_iterations}
+        settings = {"n_iterations": self.n_iterations}
         if hardware.has_native_bfloat16(ahead[0].device):
             settings["number_format"] = torch.bfloat16
         n_ranks = self.process.n_ranks

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from decoder_only.config import GPTConfig
 from decoder_only.engine.checks import require
 from decoder_only.engine.hardware import Device
+from decoder_only.engine.monitor import flops_per_token
 from decoder_only.laws import JointLaw, KaplanLaw
 from decoder_only.presets import MODERN
-from decoder_only.scaling import count_parameters, flops_per_token, training_bytes
+from decoder_only.scaling import count_parameters, training_bytes
 
 __all__ = ["Plan", "plan_training", "shape_for"]
 
@@ -76,7 +77,7 @@ class Plan:
         config: what to train.
         tokens: M, on how much.
         flops: C, operations that it takes, counted as the field does: see
-            `scaling.flops_per_token`.
+            `monitor.flops_per_token`.
         device, n_devices, utilization: where, and the share of the peak that is reached.
         batch_size: sequences at a time on each device, which its memory holds.
         memory: bytes on each device, by what takes them; weights, gradients and optimizer are
@@ -136,16 +137,6 @@ class Plan:
             "warmup_steps": steps // 50,
             "evaluate_every": max(1, steps // 10),
         }
-
-    @property
-    def weight_bytes(self) -> int:
-        """Of the weights on a disk, in float32, as this package writes them."""
-        return 4 * self.n_parameters
-
-    @property
-    def state_bytes(self) -> int:
-        """Of a saved state: weights and AdamW's two means."""
-        return 12 * self.n_parameters
 
 
 def plan_training(

@@ -168,8 +168,6 @@ FAMILIES = {
         weights=QWEN3,
         settings=LLAMA_SETTINGS.replace("1e-06", ""),
         ours=_LLAMA.ours | {"qk_norm": True},
-        # Theirs goes for queries and keys as well, which GPT normalizes with this one always.
-        computed=_LLAMA.computed | {"rms_norm_eps": 1e-5},
     ),
 }
 

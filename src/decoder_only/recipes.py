@@ -31,24 +31,12 @@ from decoder_only.data import (
 from decoder_only.engine import checkpoint
 from decoder_only.engine.checks import require
 from decoder_only.engine.distributed import ALONE, Process, broadcast
-from decoder_only.engine.shards import open_shards
+from decoder_only.engine.tokens import open_tokens
 from decoder_only.model import GPT
 from decoder_only.presets import MODERN
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig
-
-__all__ = [
-    "RECIPES",
-    "Material",
-    "Recipe",
-    "begin",
-    "build",
-    "chosen",
-    "gather",
-    "language_of",
-    "stored",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +220,7 @@ def gather(
     """
     path = Path(recipe.data.get("file", ""))
     if recipe.data["kind"] == "text" and path.is_dir():  # maps files, which all can
-        prepared = open_shards(path, tokenizer=tokenizer, verify=process.is_first)
+        prepared = open_tokens(path, tokenizer=tokenizer, verify=process.is_first)
         corpora = prepared.train, prepared.validation
         return Material("prepared text", prepared.tokenizer, *corpora)
     make = _stories if recipe.data["kind"] == "stories" else _text
@@ -277,28 +265,22 @@ def _vocabulary(
     One that was asked for is taken or refused.
     """
     asked, most = recipe.model.get("vocab_size"), recipe.data["vocab_size"]
-    size, fewest = asked or most, asked or 257
-    while True:
-        try:
-            tokenizer = BytePairTokenizer.train(texts, size)
-            n_tokens = text_corpus(texts, tokenizer).n_targets if n_least else 0
-            if size == fewest or n_tokens >= n_least:
-                break
-        except ValueError:
-            if size == fewest:
-                raise
-        size = fewest + (size - fewest) // 2
+    if asked:
+        return BytePairTokenizer.train(texts, asked), None
+    tokenizer = BytePairTokenizer.train(texts, most, at_most=True)
+    while (size := tokenizer.vocab_size) > 257 and n_least:
+        if text_corpus(texts, tokenizer).n_targets >= n_least:
+            break
+        tokenizer = BytePairTokenizer.train(texts, (257 + size) // 2)
     shrunk = f"a small text: the vocabulary shrank from {most:,} tokens to {size:,}"
-    return tokenizer, None if asked or size == most else shrunk
+    return tokenizer, None if size == most else shrunk
 
 
 def language_of(data: Mapping[str, object]) -> StoryLanguage | None:
     """The language in which a run's stories are written; None for a run on text."""
     if data.get("kind") != "stories":
         return None
-    name = data.get("language", "full")
-    # The first version knew but one, and noted it by how it is made.
-    return StoryLanguage.named("full" if name.startswith("StoryLanguage(") else name)
+    return StoryLanguage.named(data.get("language", "full"))
 
 
 def build(recipe: Recipe, material: Material) -> GPT:

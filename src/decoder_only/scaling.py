@@ -22,7 +22,6 @@ __all__ = [
     "count_flops",
     "count_parameters",
     "decoding_work",
-    "flops_per_token",
     "prefill_work",
     "training_bytes",
     "training_work",
@@ -116,20 +115,6 @@ def count_flops(
         "mlp": 2 * length * n_layers * n_matrices * d * f,
         "head": 2 * length * d * config.vocab_size,
     }
-
-
-def flops_per_token(config: GPTConfig) -> int:
-    """Operations of training on one token as the field counts them: 6 N + 12 L H K S.
-
-    N are the matrices' numbers, the head's among them. Attention is counted over the whole
-    context, whether the mask shows it or not: the convention by which utilizations (MFU) are
-    compared. `count_flops` has the exact number.
-
-    Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
-    """
-    matrices = _block_matrices(config) + config.vocab_size * config.d_model
-    width = config.n_heads * config.head_dim
-    return 6 * matrices + 12 * config.n_layers * width * config.context_length
 
 
 def _windows(config: GPTConfig) -> list[int | None]:

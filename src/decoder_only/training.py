@@ -9,24 +9,24 @@ batch is too large to fit), clipping, optimizer. `train` is that order and littl
 
 import contextlib
 import json
-import math
 import operator
 import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoder_only.data import IGNORED, Corpus, evaluation_batches, training_batch
-from decoder_only.engine import checkpoint, distributed, hardware
-from decoder_only.engine.checks import require
+from decoder_only.engine import checkpoint, distributed, hardware, log
+from decoder_only.engine.checks import Rule, check_fields, require
 from decoder_only.engine.distributed import ALONE, STRATEGIES, Process
 from decoder_only.engine.monitor import (
     Evaluation,
@@ -49,6 +49,11 @@ __all__ = [
     "train",
     "train_step",
 ]
+
+
+Count = Annotated[int, Rule(lambda x: x > 0, "above 0")]
+Positive = Annotated[float, Rule(lambda x: x > 0, "above 0")]
+Share = Annotated[float, Rule(lambda x: 0 <= x < 1, "from 0 to below 1")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,32 +91,32 @@ class TrainConfig:
         ValueError: for a value that cannot work, with the field, the value and what would.
     """
 
-    steps: int = 1000
-    batch_size: int = 32
-    accumulation: int = 1
-    loss_slices: int = 1
+    steps: Count = 1000
+    batch_size: Count = 32
+    accumulation: Count = 1
+    loss_slices: Count = 1
     recompute: bool = False
-    optimizer: str = "adamw"
-    learning_rate: float = 1e-3
-    table_learning_rate: float | None = None
-    schedule: str = "cosine"
-    warmup_steps: int | None = None
-    decay_share: float = 0.4
-    weight_decay: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.95
-    momentum: float = 0.95
-    max_gradient_norm: float | None = 1.0
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    learning_rate: Positive = 1e-3
+    table_learning_rate: Positive | None = None
+    schedule: Literal[*SCHEDULES] = "cosine"
+    warmup_steps: Annotated[int, Rule(lambda x: x >= 0, "of 0 or more")] | None = None
+    decay_share: Annotated[
+        float, Rule(lambda x: 0 < x <= 1, "above 0, and 1 at most")
+    ] = 0.4
+    weight_decay: Annotated[float, Rule(lambda x: x >= 0, "of 0 or more")] = 0.1
+    beta1: Share = 0.9
+    beta2: Share = 0.95
+    momentum: Share = 0.95
+    max_gradient_norm: Positive | None = 1.0
     compile: bool | None = None
-    evaluate_every: int | None = None
-    save_every: int | None = None
-    log_every: int = 10
-    seed: int = 0
+    evaluate_every: Count | None = None
+    save_every: Count | None = None
+    log_every: Count = 10
+    seed: Annotated[int, Rule(lambda x: 0 <= x < 2**31, "from 0 to below 2^31")] = 0
 
     def __post_init__(self) -> None:
-        for names, holds, wanted in _FIELDS:
-            for name in names.split():
-                require(name, getattr(self, name), holds, wanted)
+        check_fields(self)
         if self.warmup_steps is None:
             object.__setattr__(self, "warmup_steps", min(50, self.steps // 10))
         below = f"below steps={self.steps}, such as {self.steps // 10}"
@@ -138,56 +143,6 @@ class TrainConfig:
     def to_dict(self) -> dict[str, object]:
         """The fields as plain data, for JSON; `TrainConfig(**data)` restores them."""
         return asdict(self)
-
-
-def _whole(x: object, least: int) -> bool:
-    return type(x) is int and x >= least
-
-
-def _real(x: object) -> bool:
-    return type(x) in (int, float) and math.isfinite(x)
-
-
-# Of each field: what holds for a value that can work, and how to say so.
-_FIELDS = (
-    (
-        "steps batch_size accumulation loss_slices log_every",
-        lambda x: _whole(x, 1),
-        "a whole number, 1 or more",
-    ),
-    (
-        "evaluate_every save_every",
-        lambda x: x is None or _whole(x, 1),
-        "a whole number, 1 or more, or None",
-    ),
-    (
-        "warmup_steps",
-        lambda x: x is None or _whole(x, 0),
-        "a whole number, 0 or more, or None",
-    ),
-    (
-        "seed",
-        lambda x: _whole(x, 0) and x < 2**31,
-        "a whole number, at least 0 and below 2^31",
-    ),
-    ("learning_rate", lambda x: _real(x) and x > 0, "a finite number above 0"),
-    (
-        "table_learning_rate max_gradient_norm",
-        lambda x: x is None or (_real(x) and x > 0),
-        "a finite number above 0, or None",
-    ),
-    ("weight_decay", lambda x: _real(x) and x >= 0, "a finite number, 0 or more"),
-    (
-        "beta1 beta2 momentum",
-        lambda x: _real(x) and 0 <= x < 1,
-        "at least 0 and below 1",
-    ),
-    ("decay_share", lambda x: _real(x) and 0 < x <= 1, "above 0, and 1 at most"),
-    ("recompute", lambda x: type(x) is bool, "True or False"),
-    ("compile", lambda x: x is None or type(x) is bool, "True, False or None"),
-    ("optimizer", ("adamw", "muon").__contains__, "one of ('adamw', 'muon')"),
-    ("schedule", SCHEDULES.__contains__, f"one of {tuple(SCHEDULES)}"),
-)
 
 
 def check_settings(
@@ -266,25 +221,26 @@ def train(
         state = _initial_state(model, config, process, strategy)
         state.restore(saved)
         corpus = validation_data or train_data
-        monitor = _monitor(state, saved, corpus, config, run, process, progress, board)
+        monitor = _monitor(state, run, corpus, progress=progress, board=board)
+        monitor.note_save(saved and saved.path)
         stack.enter_context(monitor)
         saver = stack.enter_context(checkpoint.Saver())
         stack.enter_context(hardware.forked_generators(state.device))
-        for step in range(state.step, config.steps):
-            hardware.seed_generators(config.seed, step, process.rank)  # for dropout
-            set_learning_rate(state.optimizers, config.share(step))
-            inputs, targets = _batch(train_data, state, config, process)
-            result = _step(state, inputs, targets, config, process)
-            monitor.note_step(result, config.learning_rate * config.share(step))
+        while state.step < config.steps:
+            share = config.share(state.step)
+            set_learning_rate(state.optimizers, share)
+            hardware.seed_generators(
+                config.seed, state.step, process.rank
+            )  # of dropout
+            result = _step(state, train_data)
+            monitor.note_step(result, config.learning_rate * share)
             interrupted = stop(state.step)
             if validation_data and config.is_due("evaluate", state.step):
                 with monitor.pause():
-                    score = _evaluate(state, validation_data, config, process)
-                    monitor.note_evaluation(score)
+                    monitor.note_evaluation(_evaluate(state, validation_data))
             if run and (interrupted or config.is_due("save", state.step)):
                 with monitor.pause():
-                    path = _save(state, run, origin, config, process, saver)
-                    monitor.note_save(path)
+                    monitor.note_save(_save(state, run, origin, saver))
             if interrupted:
                 break
     return state.history
@@ -492,17 +448,20 @@ def _device(model: nn.Module) -> torch.device:
 
 @dataclass
 class TrainingState:
-    """All that changes while a model is trained, and so all that a checkpoint holds.
+    """A training between two steps: how it is done, and all that changes meanwhile.
 
     Attributes:
+        config, process: never change.
         model: its weights are moved in place.
         loss: what is called with inputs and targets: model and loss in one, compiled and wrapped.
         optimizers: with what they remember of each weight.
         scale: of the loss, where gradients are computed in float16.
-        step: steps taken.
         history: what is written to the log, and read from there.
+        step: steps taken.
     """
 
+    config: TrainConfig
+    process: Process
     model: GPT
     loss: nn.Module
     optimizers: Sequence[torch.optim.Optimizer]
@@ -516,7 +475,7 @@ class TrainingState:
         return _device(self.model)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that the next step needs, by name; sharded where the weights are."""
+        """Everything that a checkpoint holds, by name; sharded where the weights are."""
         found = {f"model.{n}": x for n, x in self.model.state_dict().items()}
         names = {id(p): name for name, p in self.model.named_parameters()}
         for optimizer in self.optimizers:
@@ -535,24 +494,22 @@ class TrainingState:
             return
         self.step, tensors = saved.step, saved.tensors
         for name, x in self.model.state_dict().items():
-            x.copy_(
-                distributed.distribute_like(x, tensors[f"model.{name}"].to(x.device))
-            )
-        owners = {
-            p: each.state
-            for each in self.optimizers
-            for g in each.param_groups
-            for p in g["params"]
+            there = tensors[f"model.{name}"].to(x.device)
+            x.copy_(distributed.distribute_like(x, there))
+        kept = {
+            p: optimizer.state[p]
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for p in group["params"]
         }
         for name, x in tensors.items():
             kind, _, rest = name.partition(".")
-            owner, _, key = rest.rpartition(".")
             if kind == "optimizer":
+                owner, _, key = rest.rpartition(".")
                 p = self.model.get_parameter(owner)
                 x = x.to(p.device)
-                owners[p][p][key] = (
-                    distributed.distribute_like(p, x) if x.shape == p.shape else x
-                )
+                is_full = x.shape == p.shape  # and no count of steps
+                kept[p][key] = distributed.distribute_like(p, x) if is_full else x
         # One that was begun on another kind of device had no scale: a fresh one finds its size.
         if self.scale is not None and "scale.value" in tensors:
             self.scale.value = tensors["scale.value"].to(self.device)
@@ -603,6 +560,8 @@ def _initial_state(
     )
     is_half = hardware.multiplying_format(device) == torch.float16
     return TrainingState(
+        config=config,
+        process=process,
         model=model,
         loss=loss,
         optimizers=optimizers,
@@ -614,11 +573,10 @@ def _initial_state(
 # --------------------------------------------------------------------------- the steps of the loop
 
 
-def _batch(
-    corpus: Corpus, state: TrainingState, config: TrainConfig, process: Process
-) -> tuple[Tensor, Tensor]:
-    """This process's rows of the next global batch, on their way to the device."""
-    return training_batch(
+def _step(state: TrainingState, corpus: Corpus) -> StepResult:
+    """Take the next step, on this process's rows of the next global batch."""
+    config, process = state.config, state.process
+    inputs, targets = training_batch(
         corpus,
         batch_size=config.batch_size,
         context_length=state.model.config.context_length,
@@ -628,15 +586,6 @@ def _batch(
         n_ranks=process.n_ranks,
         device=state.device,
     )
-
-
-def _step(
-    state: TrainingState,
-    inputs: Tensor,
-    targets: Tensor,
-    config: TrainConfig,
-    process: Process,
-) -> StepResult:
     result = train_step(
         state.loss,
         state.optimizers,
@@ -652,33 +601,28 @@ def _step(
     return result
 
 
-def _evaluate(
-    state: TrainingState, corpus: Corpus, config: TrainConfig, process: Process
-) -> Evaluation:
+def _evaluate(state: TrainingState, corpus: Corpus) -> Evaluation:
+    """With as many rows at a time as a step has, so that it needs no more memory."""
+    n_parts = state.process.n_ranks * state.config.accumulation
     return evaluate(
         state.model,
         corpus,
-        batch_size=config.batch_size // (process.n_ranks * config.accumulation),
-        process=process,
+        batch_size=state.config.batch_size // n_parts,
+        process=state.process,
         loss_function=lambda _, *batch: state.loss(*batch),
     )
 
 
 def _save(
-    state: TrainingState,
-    run: checkpoint.AnyPath,
-    origin: Mapping[str, Mapping[str, object]],
-    config: TrainConfig,
-    process: Process,
-    saver: checkpoint.Saver,
+    state: TrainingState, run: checkpoint.AnyPath, origin: dict, saver: checkpoint.Saver
 ) -> Path | None:
     """Copy the state, which every process helps to gather, and begin to write it."""
     saver.wait()  # two copies at a time would be one too many
-    tensors = distributed.gather_to_cpu(state.tensors(), process)
-    if not process.is_first:
+    tensors = distributed.gather_to_cpu(state.tensors(), state.process)
+    if not state.process.is_first:
         return None
     notes = {part: json.dumps(settings) for part, settings in origin.items()}
-    step, is_last = state.step, state.step == config.steps
+    step, is_last = state.step, state.step == state.config.steps
     weights = {name: tensors[f"model.{name}"] for name in state.model.state_dict()}
 
     def write() -> None:
@@ -710,94 +654,76 @@ _MAY_CHANGE = {"evaluate_every", "save_every", "log_every", "compile"} | {
 
 
 def _origin(
-    model: GPT,
-    train_data: Corpus,
-    validation_data: Corpus | None,
-    config: TrainConfig,
+    model: GPT, train_data: Corpus, validation_data: Corpus | None, config: TrainConfig
 ) -> dict[str, dict[str, object]]:
-    """What must not change when a run goes on."""
-    kept = config.to_dict()
-    training = {name: kept[name] for name in kept if name not in _MAY_CHANGE}
-    data = {"train": train_data.fingerprint}
-    if validation_data is not None:
-        data["validation"] = validation_data.fingerprint
-    return {"training": training, "model": model.config.to_dict(), "data": data}
+    """What must not change when a run goes on, as it is read from JSON."""
+    kept = {name: x for name, x in asdict(config).items() if name not in _MAY_CHANGE}
+    data = {"train": train_data, "validation": validation_data}
+    data = {name: corpus.fingerprint for name, corpus in data.items() if corpus}
+    origin = {"training": kept, "model": model.config.to_dict(), "data": data}
+    return json.loads(json.dumps(origin))
 
 
 def _saved_state(
-    run: checkpoint.AnyPath | None, origin: Mapping[str, Mapping[str, object]]
+    run: checkpoint.AnyPath | None, origin: dict[str, dict[str, object]]
 ) -> checkpoint.State | None:
     """The state to go on from, after what the run was begun with is found to be the same."""
     if run is None:
         return None
-    config = checkpoint.read_config(run)
-    begun = {part: config.get(part) for part in ("training", "model")}
-    begun["data"] = (config.get("data") or {}).get("fingerprints")
-    _check_same(run, begun, origin)
-    state = checkpoint.latest_state(run)
-    if state is not None:
+    config, state = checkpoint.read_config(run), checkpoint.latest_state(run)
+    if state is None:
+        begun = {part: config.get(part) or {} for part in origin}
+        begun["data"] = begun["data"].get("fingerprints") or {}
+    else:
         begun = {part: json.loads(state.notes.get(part, "{}")) for part in origin}
-        _check_same(run, begun, origin)
         for reason in state.damaged:
             warnings.warn(f"passed over: {reason}", stacklevel=3)
-    return state
-
-
-def _check_same(
-    run: checkpoint.AnyPath,
-    begun: Mapping[str, Mapping[str, object] | None],
-    origin: Mapping[str, Mapping[str, object]],
-) -> None:
-    for part, settings in json.loads(json.dumps(origin)).items():
+    for part, settings in origin.items():
         for name, now in settings.items():
-            then = (begun.get(part) or {}).get(name, now)
-            if name == "steps" and now > then:
+            then = begun[part].get(name, now)
+            if then == now or (name == "steps" and then < now):
                 continue
-            if then != now:
-                what = f"{name}={then!r} ({part}), not {now!r}"
-                if part == "data":
-                    what = f"other {name} data: fingerprint {then[:8]}…, now {now[:8]}…"
-                raise ValueError(
-                    f"{os.fspath(run)} was begun with {what}; go on with the former, or choose "
-                    "another folder"
-                )
+            what = f"{name}={then!r} ({part}), not {now!r}"
+            if part == "data":
+                what = f"other {name} data: fingerprint {then[:8]}…, now {now[:8]}…"
+            raise ValueError(
+                f"{os.fspath(run)} was begun with {what}; go on with the former, or choose "
+                "another folder"
+            )
+    return state
 
 
 def _monitor(
     state: TrainingState,
-    saved: checkpoint.State | None,
-    corpus: Corpus,
-    config: TrainConfig,
     run: checkpoint.AnyPath | None,
-    process: Process,
+    corpus: Corpus,
+    *,
     progress: bool,
     board: bool,
 ) -> Monitor:
-    """A monitor that knows what happened before."""
+    """A monitor that knows what happened before the state."""
+    process, history = state.process, state.history
     writes = run is not None and process.is_first
     if run is not None:
-        read = partial(checkpoint.cut_log, step=state.step)
-        state.history.recall(
-            read(run) if writes else checkpoint.read_log(run),
+        read = partial(log.cut_log, step=state.step)
+        history.recall(
+            read(run) if writes else log.read_log(run),
             n_steps=state.step,
             bytes_per_token=corpus.bytes_per_token,
             floor=corpus.floor,
         )
     peak = hardware.peak_flops(state.device)
-    monitor = Monitor(
-        n_steps=config.steps,
-        history=state.history,
-        look_every=config.log_every,
+    return Monitor(
+        n_steps=state.config.steps,
+        history=history,
+        look_every=state.config.log_every,
         floor=corpus.floor,
-        log=partial(checkpoint.append_log, run) if writes else None,
-        flops_per_token=flops_per_token(state.model),
+        log=partial(log.append_log, run) if writes else None,
+        flops_per_token=flops_per_token(state.model.config),
         peak_flops=peak and peak * process.n_ranks,
         progress=progress and process.is_first,
         board=Path(run, "tensorboard") if board and writes else None,
     )
-    if saved is not None:
-        monitor.note_save(saved.path)
-    return monitor
 
 
 @contextlib.contextmanager

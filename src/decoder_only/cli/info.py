@@ -11,7 +11,7 @@ from decoder_only import presets, pretrained, scaling
 from decoder_only.cli.options import option
 from decoder_only.cli.words import line, shape, short
 from decoder_only.config import GPTConfig
-from decoder_only.engine import checkpoint
+from decoder_only.engine import checkpoint, log
 from decoder_only.engine.files import reading
 from decoder_only.recipes import RECIPES
 
@@ -96,17 +96,14 @@ def _training_memory(config: GPTConfig, optimizer: str) -> tuple[str, ...]:
 def _show_run(run: Path, details: Mapping[str, object], length: int, n: int) -> None:
     data, training = details["data"], details["training"]
     text = Path(data.get("file", data["kind"])).name
-    records, rows = checkpoint.read_log(run), training["batch_size"]
+    records, rows = log.read_log(run), training["batch_size"]
     taken = max((r["step"] for r in records if "loss" in r), default=0)
     tokens, steps = taken * rows * length, f"{taken:,} of {training['steps']:,} steps"
     said = f"{short(tokens)} tokens of {text}, {tokens / n:,.3g} for each parameter"
     line("Run", said, f"{steps} of {rows} x {length:,}")
     for last in [r for r in records if "validation_loss" in r][-1:]:
-        loss, floor, bits = (
-            last["validation_loss"],
-            last["floor"],
-            last["bits_per_byte"],
-        )
+        loss, floor = last["validation_loss"], last["floor"]
+        bits = last["bits_per_byte"]
         above = [f"{loss - floor:.3f} above the floor, {floor:.3f}"] if floor else []
         line(
             "Loss",

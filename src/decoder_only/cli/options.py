@@ -5,14 +5,14 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import Annotated, TypedDict, get_args, get_type_hints
+from typing import Annotated, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 import tyro
 
-__all__ = ["Device", "Flag", "explained", "option", "settings", "written"]
 
-
-def option(metavar: str, default: str | None = None, **settings: object) -> object:
+def option(
+    metavar: str | None, default: str | None = None, **settings: object
+) -> object:
     """How an option shows in the help: what to give, and what happens without it."""
     hint = "" if default is None else f"(default: {default})"
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=hint, **settings)
@@ -21,7 +21,7 @@ def option(metavar: str, default: str | None = None, **settings: object) -> obje
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 Device = Annotated[str | None, option("NAME", "the best that is here")]
 
-_METAVARS = {int: "N", float: "X", str: "NAME", bool: ""}
+_METAVARS = {int: "N", float: "X", bool: ""}
 
 
 def settings(config: type, *, aliases: Mapping[str, str] | None = None) -> object:
@@ -38,13 +38,12 @@ def settings(config: type, *, aliases: Mapping[str, str] | None = None) -> objec
     found = {}
     for field in dataclasses.fields(config):
         kind = types[field.name]
-        if field.name == "windows":
-            kind = tuple[int | None, ...]
         plain = next((t for t in get_args(kind) if t is not NoneType), kind)
         if plain is bool:
             kind = bool
         more = {"aliases": (aliases[field.name],)} if field.name in aliases else {}
-        metavar = _METAVARS.get(plain, "N|None …")
+        choices = get_origin(kind) is Literal  # which show themselves
+        metavar = None if choices else _METAVARS.get(plain, "N|None …")
         shown = option(metavar, help=said[field.name], **more)
         found[field.name] = Annotated[kind, shown]
     made = TypedDict(config.__name__, found, total=False)

@@ -16,18 +16,15 @@ from decoder_only.training import TrainConfig
 
 def plan(
     *,
-    gpu: Annotated[str, option("NAME", "H100")] = "H100",
-    count: Annotated[int, option("N", "8")] = 8,
+    gpu: str = "H100",
+    count: int = 8,
     hours: Annotated[float | None, option("HOURS", "24 if nothing is given")] = None,
     flops: Annotated[str | None, option("C", "none")] = None,
     params: Annotated[str | None, option("N", "what the law finds best")] = None,
     tokens: Annotated[str | None, option("M", "what the law finds best")] = None,
-    law: Annotated[
-        Literal["besiroglu2024", "hoffmann2022", "kaplan2020"],
-        option("NAME", "besiroglu2024"),
-    ] = "besiroglu2024",
-    utilization: Annotated[float, option("SHARE", "0.4")] = 0.4,
-    context_length: Annotated[int, option("S", "2048")] = 2048,
+    law: Literal["besiroglu2024", "hoffmann2022", "kaplan2020"] = "besiroglu2024",
+    utilization: float = 0.4,
+    context_length: int = 2048,
 ) -> None:
     """Say what to train with what there is, and what it costs; nothing is trained.
 
@@ -41,26 +38,29 @@ def plan(
         flops: Operations that may be spent, instead of hours.
         params: Parameters of the model.
         tokens: Tokens to train on.
-        law: Which splits the budget: `besiroglu2024`, `hoffmann2022` or `kaplan2020`.
+        law: Which splits the budget.
         utilization: Share of the device's peak that the training reaches.
         context_length: Tokens that the model sees at once.
     """
     device = known_device(gpu)
     if device is None:
         raise ValueError(f"--gpu {gpu} is unknown; choose one of {', '.join(DEVICES)}")
-    given = {"hours": hours, "flops": _amount("flops", flops)}
-    has_budget = any(value is not None for value in given.values())
-    wished = _amount("params", params), _amount("tokens", tokens)
-    n_wished = sum(value is not None for value in wished)
-    if not has_budget and not n_wished:
+    budget = {"hours": hours, "flops": _amount("flops", flops)}
+    wished = {"parameters": _amount("params", params)}
+    wished |= {"tokens": _amount("tokens", tokens)}
+    n_budgets, n_wished = (
+        sum(x is not None for x in each.values()) for each in (budget, wished)
+    )
+    if n_budgets + n_wished == 0:
         print("No budget was given, so this is what a day can do.\n")
-        given["hours"] = 24.0
+        budget["hours"] = 24.0
     split = f"the split that {law} finds best"
-    if n_wished:
-        split = "both as given" if n_wished == 2 else split
-        split = "what the budget allows" if has_budget else split
-    given |= {"parameters": wished[0], "tokens": wished[1], "n_devices": count}
-    given |= {"utilization": utilization, "context_length": context_length}
+    if n_wished == 2:
+        split = "both as given"
+    elif n_wished and n_budgets:
+        split = "what the budget allows"
+    given = {**budget, **wished, "n_devices": count, "utilization": utilization}
+    given["context_length"] = context_length
     _show(planning.plan_training(PUBLISHED[law], device, **given), split, law)
 
 
@@ -87,7 +87,7 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
     exact = 3 * sum(scaling.count_flops(config, length).values()) / length * d
     ways = ({"compiled": True}, {"recompute": True}, {"loss_slices": 8})
     less = [short(plan.memory_if(**way), "B") for way in ways]
-    stored = short(plan.weight_bytes, "B"), short(plan.state_bytes, "B")
+    stored = short(4 * n, "B"), short(12 * n, "B")
     text = "WebText2" if law == "kaplan2020" else "MassiveText"
     said = f"""
     Model      {short(n)} parameters: {shape(config)}

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Annotated
 
+from matplotlib import pyplot
 from tyro.conf import Positional
 
 from decoder_only.cli.options import option
-from decoder_only.engine import checkpoint
+from decoder_only.engine import log
+from decoder_only.engine.checkpoint import read_config
 from decoder_only.engine.files import reading
-from decoder_only.show.plots import loss_curves
+from decoder_only.show import plots
 
 
 def plot(
@@ -16,7 +18,7 @@ def plot(
     *,
     out: Annotated[Path, option("FILE", "runs.png")] = Path("runs.png"),
 ) -> None:
-    """Draw the losses of runs in one figure.
+    """Draw the losses of runs in one figure, and below them the norms of their gradients.
 
     Args:
         runs: Folders of the runs.
@@ -24,32 +26,41 @@ def plot(
     """
     if not runs:
         raise ValueError("give the folder of one run at least")
-    curves, faint, floors = {}, [], set()
+    curves, norms, floors = {}, {}, set()
     for run in runs:
+        is_alone = sum(other.name == run.name for other in runs) == 1
+        name = run.name if is_alone else str(run)
         with reading(run):
-            checkpoint.read_config(run)  # refuses what is not a run
-            records = checkpoint.read_log(run)
-            # A step that was skipped has no loss.
-            losses = [r for r in records if r.get("loss") is not None]
-            evaluations = [r for r in records if "validation_loss" in r]
-            if not losses:
+            read_config(run)  # refuses what is not a run
+            records = log.read_log(run)
+            losses, norms[name], scores = (
+                _column(records, key)
+                for key in ("loss", "gradient_norm", "validation_loss")
+            )
+            if not losses[0]:
                 raise ValueError(
                     f"{run} has not taken a step yet; there is nothing to draw"
                 )
-            is_alone = sum(other.name == run.name for other in runs) == 1
-            name = run.name if is_alone else str(run)
-            faint.append(f"{name}, training")
-            steps = [r["step"] for r in losses]
-            curves[faint[-1]] = (steps, [r["loss"] for r in losses])
-            if evaluations:
-                curves[f"{name}, validation"] = (
-                    [r["step"] for r in evaluations],
-                    [r["validation_loss"] for r in evaluations],
-                )
-                floors.add(evaluations[-1]["floor"])
+            curves[f"{name}, training"] = losses
+            if scores[0]:
+                curves[f"{name}, validation"] = scores
+            floors |= {r.get("floor") for r in records if "validation_loss" in r}
     # Runs on different data have different floors, and none that could be drawn for all.
     floor = floors.pop() if len(floors) == 1 else None
-    if not out.suffix:
-        out = out.with_name(f"{out.name}.png")
-    loss_curves(curves, faint=faint, floor=floor).figure.savefig(out)
+    faint = [name for name in curves if name.endswith("training")]
+    with plots.style():
+        size, heights = {"figsize": (6.4, 6.4)}, {"height_ratios": (3, 1)}
+        figure, (above, below) = pyplot.subplots(2, 1, sharex=True, **heights, **size)
+        for name, points in norms.items():
+            below.plot(*points, linewidth=0.8, label=name)
+        below.set(xlabel="optimizer step", ylabel="gradient norm", yscale="log")
+    plots.loss_curves(curves, faint=faint, floor=floor, ax=above).set_xlabel("")
+    out = out if out.suffix else out.with_name(f"{out.name}.png")
+    figure.savefig(out)
     print(f"The figure is in {out}")
+
+
+def _column(records: list[dict], name: str) -> tuple[list[int], list[float]]:
+    """The steps at which something was measured, and what; a skipped step has no loss."""
+    found = [(r["step"], r[name]) for r in records if r.get(name) is not None]
+    return [step for step, _ in found], [value for _, value in found]

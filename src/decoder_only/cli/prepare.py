@@ -10,7 +10,7 @@ from tyro.conf import Positional
 from decoder_only.cli.options import Flag, option
 from decoder_only.cli.words import command
 from decoder_only.data import tiny_shakespeare
-from decoder_only.engine import checkpoint, shards
+from decoder_only.engine import checkpoint, tokens
 from decoder_only.tokenization import BytePairTokenizer
 
 
@@ -19,7 +19,7 @@ def prepare(
     *,
     out: Annotated[Path, option("DIR")],
     tokenizer: Annotated[str, option("gpt2|V|DIR", "4096")] = "4096",
-    train_share: Annotated[float, option("SHARE", "0.9")] = 0.9,
+    train_share: float = 0.9,
     overwrite: Flag = False,
     quiet: Flag = False,
 ) -> None:
@@ -35,7 +35,7 @@ def prepare(
         overwrite: Take the place of tokens that are in the folder already.
         quiet: Show no progress bar.
     """
-    prepared = shards.prepare(
+    prepared = tokens.prepare(
         _source(source),
         out,
         tokenizer=_tokenizer(tokenizer),

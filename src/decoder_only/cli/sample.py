@@ -21,12 +21,12 @@ def sample(
     *,
     run: Annotated[Path, option("DIR")],
     prompt: Annotated[str | None, option("TEXT", "the beginning of a text")] = None,
-    count: Annotated[int, option("N", "1")] = 1,
-    max_new_tokens: Annotated[int, option("N", "300")] = 300,
-    temperature: Annotated[float, option("T", "1.0")] = 1.0,
+    count: int = 1,
+    max_new_tokens: int = 300,
+    temperature: float = 1.0,
     top_k: Annotated[int | None, option("K", "all")] = None,
     top_p: Annotated[float | None, option("P", "1.0")] = None,
-    seed: Annotated[int, option("N", "0")] = 0,
+    seed: int = 0,
     device: Device = None,
     judge: Flag = False,
     language: Annotated[str | None, option("NAME", "the run's")] = None,
@@ -57,7 +57,7 @@ def sample(
     stories = recipes.language_of(data)
     if judge and stories is None:
         raise ValueError(f"{run} has not learned stories; --language NAME may judge it")
-    asked = model, tokenizer, ("" if stories else "\n") if prompt is None else prompt
+    prompt = ("" if stories else "\n") if prompt is None else prompt
     settings = {
         "max_new_tokens": max_new_tokens,
         "temperature": temperature,
@@ -66,24 +66,24 @@ def sample(
         "generator": torch.Generator().manual_seed(seed),
         "from_start": stories is not None,
     }
-    as_it_comes = count == 1 and (stream or sys.stdout.isatty())
-    if as_it_comes:
-        texts = [""]
-        for piece in generation.stream(*asked, **settings):
+    is_live = count == 1 and (stream or sys.stdout.isatty())
+    if is_live:
+        pieces = []
+        for piece in generation.stream(model, tokenizer, prompt, **settings):
             print(piece if raw else visible(piece), end="", flush=True)
-            texts[0] += piece
+            pieces.append(piece)
         print()
+        texts = ["".join(pieces)]
     else:
-        texts = generation.write(*asked, count=count, **settings)
-    inside = 0
-    for text in texts:
-        verdict = stories.explain(text) if stories else ""
-        inside += bool(verdict) and verdict.in_language
+        texts = generation.write(model, tokenizer, prompt, count=count, **settings)
+    verdicts = [stories.explain(text) if stories else "" for text in texts]
+    for text, verdict in zip(texts, verdicts, strict=True):
         if not raw:
-            show("" if as_it_comes else text, _in_short(verdict) if judge else verdict)
-        elif not as_it_comes:
+            show("" if is_live else text, _in_short(verdict) if judge else verdict)
+        elif not is_live:
             print(text)
     if judge:
+        inside = sum(verdict.in_language for verdict in verdicts)
         print(f"{inside} of {count} stories lie in the language")
 
 

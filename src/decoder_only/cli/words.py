@@ -4,8 +4,6 @@ import math
 import shlex
 import textwrap
 
-__all__ = ["command", "duration", "line", "power", "shape", "short", "show", "visible"]
-
 
 def command(*words: object) -> str:
     """A command to paste, whatever its words are made of."""

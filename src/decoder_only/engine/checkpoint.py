@@ -15,77 +15,41 @@ it finds. Chapter 9.
 """
 
 import contextlib
-import hashlib
-import importlib.metadata
 import itertools
 import json
-import math
 import os
-import platform
 import re
-import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import END_OF_TEXT
-from decoder_only.engine.files import read_json, write_atomically
+from decoder_only.engine.files import (
+    read_json,
+    reading,
+    sha256_of_file,
+    write_atomically,
+)
+from decoder_only.engine.log import LOG
+from decoder_only.engine.provenance import provenance
+from decoder_only.engine.tensors import read_tensors, write_tensors
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 
-__all__ = [
-    "Run",
-    "SavedRun",
-    "Saver",
-    "State",
-    "append_log",
-    "create_run",
-    "cut_log",
-    "latest_state",
-    "load",
-    "locked",
-    "new_folder",
-    "new_run",
-    "provenance",
-    "read_config",
-    "read_log",
-    "read_tensors",
-    "save",
-    "save_state",
-    "state_path",
-    "write_tensors",
-]
-
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
-WEIGHTS, LOG, LOCK = "weights.safetensors", "log.jsonl", ".lock"
+WEIGHTS, LOCK = "weights.safetensors", ".lock"
 FORMAT = "decoder-only run, format 1"
 
 AnyPath = str | os.PathLike[str]
 
-_BLANK = b"0" * 64
-_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _STATE = re.compile(r"state-(\d{8,})\.safetensors")
-# The names that safetensors gives to number formats.
-_FORMATS = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
 
 
 # ------------------------------------------------------------------------------------- the folder
@@ -427,7 +391,7 @@ def _step_of(path: Path) -> int:
 
 
 def _seal(folder: Path, step: int) -> dict[str, str]:
-    sums = {name: _sha256((folder / name).read_bytes()) for name in (CONFIG, TOKENIZER)}
+    sums = {name: sha256_of_file(folder / name) for name in (CONFIG, TOKENIZER)}
     return {**sums, "format": FORMAT, "step": str(step)}
 
 
@@ -440,7 +404,7 @@ def _check_seal(folder: Path, notes: Mapping[str, str], path: Path) -> int:
             raise FileNotFoundError(
                 f"{folder / name} is missing; the run cannot be read without"
             )
-        if _sha256((folder / name).read_bytes()) != notes.get(name):
+        if sha256_of_file(folder / name) != notes.get(name):
             raise ValueError(
                 f"{folder / name} is damaged or has been changed since the weights were saved; "
                 "restore it, or train again"
@@ -479,7 +443,7 @@ def load(folder: AnyPath, *, device: torch.device | None = None) -> SavedRun:
         raise FileNotFoundError(f"{folder} is not a folder; give one that `train` made")
     tensors, step = _newest_weights(folder)
     config = read_config(folder)
-    model = _model_from(tensors, config, folder).eval()
+    model = _model_from(tensors, config, folder, device).eval()
     tokenizer = BytePairTokenizer.load(folder / TOKENIZER)
     most = model.config.vocab_size
     if END_OF_TEXT not in tokenizer.special_tokens or tokenizer.vocab_size > most:
@@ -487,17 +451,13 @@ def load(folder: AnyPath, *, device: torch.device | None = None) -> SavedRun:
             f"{folder / TOKENIZER} does not fit the model, which needs {END_OF_TEXT} and knows "
             f"{most} tokens: {tokenizer!r:.200}"
         )
-    return SavedRun(
-        model=model if device is None else model.to(device),
-        tokenizer=tokenizer,
-        config=config,
-        step=step,
-    )
+    return SavedRun(model, tokenizer, config, step)
 
 
 def _newest_weights(folder: Path) -> tuple[dict[str, Tensor], int]:
+    """Of the file of weights, or of the newest state where it was trained on since."""
     path, states = folder / WEIGHTS, _states(folder)
-    step = -1
+    tensors, step = {}, -1
     if path.exists():
         try:
             tensors, notes = read_tensors(path)
@@ -505,13 +465,13 @@ def _newest_weights(folder: Path) -> tuple[dict[str, Tensor], int]:
             advice = "the newest state is used instead" if states else "train again"
             raise ValueError(f"{error}; delete {path}, and {advice}") from error
         step = _check_seal(folder, notes, path)
-    if states and _step_of(states[-1]) > step:  # it was trained on since
+    if states and _step_of(states[-1]) > step:
         state = latest_state(folder)
         for reason in state.damaged:
             warnings.warn(f"passed over: {reason}", stacklevel=3)
         own = {n: x for n, x in state.tensors.items() if n.startswith("model.")}
         return {n.removeprefix("model."): x for n, x in own.items()}, state.step
-    if step < 0:
+    if not tensors:
         read_config(folder)
         raise FileNotFoundError(
             f"{folder} holds a run without weights: it ended before a save"
@@ -519,231 +479,23 @@ def _newest_weights(folder: Path) -> tuple[dict[str, Tensor], int]:
     return tensors, step
 
 
-def _model_from(tensors: dict[str, Tensor], config: dict, folder: Path) -> GPT:
+def _model_from(
+    tensors: dict[str, Tensor], config: dict, folder: Path, device: torch.device | None
+) -> GPT:
     misfit = f"the weights in {folder} do not fit the model in {CONFIG}: "
-    try:
+    with reading(folder / CONFIG):
         model_config = GPTConfig(**config["model"])
-        # Counted first: a file that claims a billion blocks shall not be believed.
-        n_blocks = len({n.split(".")[1] for n in tensors if n.startswith("blocks.")})
-        if n_blocks != model_config.n_layers:
-            raise ValueError(
-                f"{misfit}blocks.0 to blocks.{n_blocks - 1}, not {model_config.n_layers} blocks"
-            )
-        with torch.device("meta"):
-            wanted = {n: x.shape for n, x in GPT(model_config).state_dict().items()}
-    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        if misfit in str(error):
-            raise
-        raise ValueError(
-            f"{folder} was written by another version of this package: {error}"
-        ) from error
-    found = {name: x.shape for name, x in tensors.items()}
-    if different := sorted(
-        n for n in wanted.keys() | found.keys() if wanted.get(n) != found.get(n)
-    ):
-        name = different[0]
-        shapes = [tuple(x) if x else None for x in (found.get(name), wanted.get(name))]
-        raise ValueError(f"{misfit}{name} has shape {shapes[0]}, not {shapes[1]}")
-    # Its first weights are drawn only to be replaced.
-    with torch.random.fork_rng(devices=[]):
+    # Counted first: a file that claims a billion blocks shall not be believed.
+    found = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
+    if found != (wanted := model_config.n_layers):
+        raise ValueError(f"{misfit}blocks.0 to blocks.{found - 1}, not {wanted} blocks")
+    with torch.device("meta"):
         model = GPT(model_config)
+    empty = model.state_dict()
+    for name in sorted(empty.keys() | tensors.keys()):
+        shapes = [tuple(x[name].shape) if name in x else None for x in (tensors, empty)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"{misfit}{name} has shape {shapes[0]}, not {shapes[1]}")
+    model.to_empty(device=device or "cpu")
     model.load_state_dict(tensors)
     return model
-
-
-def write_tensors(
-    path: AnyPath, tensors: Mapping[str, Tensor], *, notes: Mapping[str, str]
-) -> None:
-    """Write tensors as one safetensors file that carries its own SHA-256.
-
-    The checksum covers every byte of the file, with zeros in its own place. Nothing is copied
-    that lies in CPU memory already: the bytes are read twice, for the checksum and to be written.
-
-    Args:
-        path: the file; the old one stays until the new one is whole.
-        tensors: by name.
-        notes: what else the file's header should say.
-    """
-    names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
-    header: dict[str, object] = {
-        "__metadata__": {**notes, "sha256": _BLANK.decode()},
-    }
-    pieces, end = [], 0
-    for name in names:
-        tensor = tensors[name].detach().cpu().contiguous()
-        begin, end = end, end + tensor.nbytes
-        header[name] = {
-            "dtype": _FORMATS[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [begin, end],
-        }
-        pieces.append(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
-    said = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    said += b" " * (-len(said) % 8)
-    said = len(said).to_bytes(8, "little") + said
-    digest = hashlib.sha256(said)
-    for piece in pieces:
-        digest.update(piece)
-    said = said.replace(
-        b'"sha256":"%s"' % _BLANK, b'"sha256":"%s"' % digest.hexdigest().encode(), 1
-    )
-    write_atomically(Path(path), [said, *pieces])
-
-
-def read_tensors(path: AnyPath) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the notes of a file that `write_tensors` wrote.
-
-    Raises:
-        ValueError: another program wrote the file, or a byte of it has changed.
-    """
-    content = Path(path).read_bytes()
-    body = min(8 + int.from_bytes(content[:8], "little"), len(content))
-    found = _DIGEST.search(content, 8, body)
-    if found is None:
-        raise ValueError(
-            f"{path} is damaged, or was not written by decoder-only: no checksum"
-        )
-    digest = hashlib.sha256(memoryview(content)[: found.start(1)])
-    digest.update(_BLANK)
-    digest.update(memoryview(content)[found.end(1) :])
-    if digest.hexdigest() != found[1].decode():
-        raise ValueError(f"{path} is damaged: its bytes do not match its checksum")
-    try:
-        notes = dict(json.loads(content[8:body])["__metadata__"])
-        return safetensors.torch.load(content), notes
-    except Exception as error:  # sealed, but by another hand: anything may be wrong
-        raise ValueError(f"{path} was not written by decoder-only: {error}") from error
-
-
-# ---------------------------------------------------------------------------------------- the log
-
-
-def read_log(folder: AnyPath) -> list[dict[str, object]]:
-    """A run's log, a record for each line, each with its step.
-
-    A damaged line is left out with a warning; the last one, if it was cut short, without.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    records, damaged = _parse(_log_lines(folder))
-    if damaged:
-        warnings.warn(
-            f"{Path(folder) / LOG}: {len(damaged)} damaged lines were left out",
-            stacklevel=2,
-        )
-    return records
-
-
-def cut_log(folder: AnyPath, *, step: int) -> list[dict[str, object]]:
-    """Take back what the log says of later steps, and return the rest.
-
-    Damaged lines are moved to a file beside it, with a warning.
-    """
-    path, lines = Path(folder) / LOG, _log_lines(folder)
-    records, damaged = _parse(lines)
-    if damaged:
-        aside = path.with_suffix(".damaged")
-        write_atomically(aside, b"".join(damaged))
-        warnings.warn(
-            f"{len(damaged)} damaged lines of {path} were moved to {aside}",
-            stacklevel=2,
-        )
-    kept = [record for record in records if record["step"] <= step]
-    content = "".join(json.dumps(record) + "\n" for record in kept).encode()
-    if content != b"".join(lines):
-        write_atomically(path, content)
-    return kept
-
-
-def append_log(folder: AnyPath, *records: Mapping[str, object]) -> None:
-    """Add lines to a run's log.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path = Path(folder) / LOG
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(record) + "\n" for record in records)
-    except OSError as error:
-        raise OSError(
-            f"cannot write {path}: {error.strerror or error}; make room, and go on from the last "
-            "state"
-        ) from error
-
-
-def _log_lines(folder: AnyPath) -> list[bytes]:
-    path = Path(folder) / LOG
-    return path.read_bytes().splitlines(keepends=True) if path.exists() else []
-
-
-def _parse(lines: list[bytes]) -> tuple[list[dict[str, object]], list[bytes]]:
-    """Records, and damaged lines; not the last one, which a killed process may have cut short."""
-    records, damaged = [], []
-    for number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-            # A step is what places a record; all else that is measured is a number.
-            if type(record["step"]) is not int or not 0 <= record["step"] < 2**31:
-                raise ValueError("no step")
-            if not all(map(_is_measured, record.values())):
-                raise ValueError("no number")
-            records.append(record)
-        except (ValueError, TypeError, KeyError, RecursionError):
-            if number < len(lines):
-                damaged.append(line)
-    return records, damaged
-
-
-def _is_measured(value: object) -> bool:
-    number = isinstance(value, int | float)  # True and False, too
-    return value is None or (number and not 1e30 <= abs(value) < math.inf)
-
-
-# ------------------------------------------------------------------------------------- provenance
-
-
-def provenance() -> dict[str, object]:
-    """When and with what a run was made: time, versions, machine, state of the code."""
-    return {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "decoder_only": _package_version(),
-        "git": _git_state(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "platform": platform.platform(),
-    }
-
-
-def _package_version() -> str | None:
-    try:
-        return importlib.metadata.version("decoder-only")
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _git_state() -> dict[str, object] | None:
-    """The commit of the package's source, where it is a git checkout."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=10, check=True
-        )
-        return done.stdout.strip()
-
-    try:
-        # An installed package may lie inside somebody else's repository.
-        git("ls-files", "--error-unmatch", Path(__file__).name)
-        return {
-            "commit": git("rev-parse", "HEAD"),
-            "changed": bool(git("status", "--porcelain")),
-        }
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

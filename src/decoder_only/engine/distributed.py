@@ -21,24 +21,6 @@ from torch import Tensor, nn
 
 from decoder_only.engine import hardware
 
-__all__ = [
-    "ALONE",
-    "STRATEGIES",
-    "Process",
-    "all_gather",
-    "all_reduce_sum",
-    "any_rank",
-    "as_shard_of",
-    "broadcast",
-    "distribute_like",
-    "full_tensor",
-    "gather_to_cpu",
-    "gradient_sync",
-    "local_tensor",
-    "process_group",
-    "wrap",
-]
-
 Value = TypeVar("Value")
 STRATEGIES = ("ddp", "fsdp")
 
@@ -114,6 +96,10 @@ def wrap(
         process: this one; alone, the module itself is returned.
         strategy: "ddp" or "fsdp".
         blocks: parts whose weights "fsdp" gathers one at a time.
+
+    What is compiled inside of "ddp" becomes one graph for each of its buckets, so that the
+    gradients of one are averaged while those of the next are computed. With
+    `torch._dynamo.config.optimize_ddp = False` it becomes one graph, and they wait for its end.
 
     Source: Li et al. (2020) for "ddp"; Rajbhandari et al. (2020) and Zhao et al. (2023) for
     "fsdp"; both through torch.distributed.

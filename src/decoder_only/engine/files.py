@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "reading", "sha256_of_file", "sync_folder", "write_atomically"]
-
 _LARGEST_JSON = 2**25
+_OF_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_OF_VALUES += (RecursionError,)
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
@@ -69,14 +69,7 @@ def reading(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _OF_VALUES as error:
         said = str(error).partition("\n")[0]
         if path.name in said:
             raise

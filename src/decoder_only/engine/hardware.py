@@ -18,61 +18,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = [
-    "DEVICES",
-    "Device",
-    "autocast",
-    "choose_device",
-    "compiled",
-    "describe",
-    "forked_generators",
-    "has_native_bfloat16",
-    "known_device",
-    "multiplying_format",
-    "peak_flops",
-    "seed_generators",
-    "send",
-]
-
 
 def choose_device(name: str | None = None) -> torch.device:
     """The named device, or the best one that is present: CUDA, then MPS, then the CPU.
 
     Args:
-        name: A name that PyTorch knows, for instance ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or
-            ``"mps"``. None chooses by itself.
+        name: "cuda", "cuda:1", "mps" or "cpu"; None chooses by itself.
 
     Raises:
-        ValueError: The name is unknown, or this machine lacks the device.
+        ValueError: this machine has no such device.
     """
-    present = _present_devices()
-    if name is None:
-        return torch.device(present[0])
-    choices = ", ".join(present)
-    try:
-        device = torch.device(name)
-    except RuntimeError:
+    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    present = [f"cuda:{number}" for number in range(n_gpus)]
+    present += ["mps"] if torch.backends.mps.is_available() else []
+    present += ["cpu"]
+    kinds = [each.partition(":")[0] for each in present]
+    name = kinds[0] if name is None else name
+    if name not in [*present, *kinds]:
         raise ValueError(
-            f"device {name!r} is unknown; this machine has: {choices}"
-        ) from None
-    if device.type not in present:
-        raise ValueError(f"device {name!r} is not present; this machine has: {choices}")
-    n_devices = torch.cuda.device_count() if device.type == "cuda" else 1
-    if device.index is not None and device.index >= n_devices:
-        raise ValueError(
-            f"device {name!r} is not present; devices of type {device.type!r} here: "
-            f"{n_devices}, numbered from 0"
+            f"device {name!r} is not present; this machine has: {', '.join(present)}"
         )
-    return device
-
-
-def _present_devices() -> list[str]:
-    present = ["cpu"]
-    if torch.backends.mps.is_available():
-        present.insert(0, "mps")
-    if torch.cuda.is_available():
-        present.insert(0, "cuda")
-    return present
+    return torch.device(name)
 
 
 def has_native_bfloat16(device: torch.device) -> bool:
@@ -152,23 +118,21 @@ class Device:
     memory: float
 
 
-DEVICES: dict[str, Device] = {
-    name: Device(name, flops, bandwidth, memory)
-    for name, flops, bandwidth, memory in (
-        ("H200", 989.4e12, 4.8e12, 141e9),
-        ("H100 PCIe", 756e12, 2.0e12, 80e9),
-        ("H100", 989.4e12, 3.35e12, 80e9),
-        ("A100", 312e12, 1.555e12, 40e9),
-        ("A100 80GB", 312e12, 2.039e12, 80e9),
-        ("L40S", 362e12, 864e9, 48e9),
-        ("L4", 121e12, 300e9, 24e9),
-        ("A10G", 70e12, 600e9, 24e9),
-        ("V100", 125e12, 900e9, 16e9),
-        ("T4", 65e12, 320e9, 16e9),
-        ("RTX 4090", 165.2e12, 1008e9, 24e9),
-        ("RTX 3090", 71e12, 936e9, 24e9),
-    )
-}
+_SHEETS = (
+    Device("H200", 989.4e12, 4.8e12, 141e9),
+    Device("H100 PCIe", 756e12, 2.0e12, 80e9),
+    Device("H100", 989.4e12, 3.35e12, 80e9),
+    Device("A100", 312e12, 1.555e12, 40e9),
+    Device("A100 80GB", 312e12, 2.039e12, 80e9),
+    Device("L40S", 362e12, 864e9, 48e9),
+    Device("L4", 121e12, 300e9, 24e9),
+    Device("A10G", 70e12, 600e9, 24e9),
+    Device("V100", 125e12, 900e9, 16e9),
+    Device("T4", 65e12, 320e9, 16e9),
+    Device("RTX 4090", 165.2e12, 1008e9, 24e9),
+    Device("RTX 3090", 71e12, 936e9, 24e9),
+)
+DEVICES: dict[str, Device] = {device.name: device for device in _SHEETS}
 
 
 def known_device(name: str) -> Device | None:

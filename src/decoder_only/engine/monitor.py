@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from tqdm import tqdm
 
 from decoder_only.config import GPTConfig
@@ -124,29 +123,24 @@ def _number(said: object) -> float:
     return float(said) if isinstance(said, int | float) else math.nan
 
 
-def flops_per_token(model: nn.Module | GPTConfig) -> int:
-    """Floating-point operations of training on one token: 6 N + 12 L D S.
+def flops_per_token(config: GPTConfig) -> int:
+    """Floating-point operations of training on one token: 6 N + 12 L H K S.
 
     Six for each of the N weights of matrix products, those of the blocks and the head: two in the
     forward pass, four in backward. And the products of queries, keys and values over the whole
     context, whether the mask uses them or not. It is the field's convention for MFU, so that
     figures compare; `scaling.count_flops` counts what is really computed.
 
-    Args:
-        model: a `GPT`, or the configuration of one.
-
     Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
     """
-    config = getattr(model, "config", model)
-    width = config.n_heads * config.head_dim
-    attention = 2 * config.d_model * (width + config.n_kv_heads * config.head_dim)
+    width, n_kv = config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim
     n_maps = 3 if config.activation == "swiglu" else 2
-    mlp = n_maps * config.d_model * config.d_mlp
-    matrices = config.n_layers * (attention + mlp)
-    matrices += config.vocab_size * config.d_model
+    rows = config.n_layers * (2 * width + 2 * n_kv + n_maps * config.d_mlp)
+    matrices = config.d_model * (rows + config.vocab_size)
     return 6 * matrices + 12 * config.n_layers * width * config.context_length
 
 
+@dataclass
 class Monitor:
     """Keeps the history, writes the log, draws the bar, and ends a run that has diverged.
 
@@ -166,34 +160,27 @@ class Monitor:
         ImportError: a board is wanted, but tensorboard is not installed.
     """
 
-    def __init__(
-        self,
-        *,
-        n_steps: int,
-        history: History,
-        look_every: int = 10,
-        floor: float | None = None,
-        log: Callable[..., None] | None = None,
-        flops_per_token: int = 0,
-        peak_flops: float | None = None,
-        progress: bool = False,
-        board: Path | None = None,
-        patience: int = 5,
-    ) -> None:
-        self.n_steps, self.look_every, self.floor = n_steps, look_every, floor
-        self.flops_per_token, self.peak_flops = flops_per_token, peak_flops
-        self.patience = patience
-        self.history = history
+    n_steps: int
+    history: History
+    look_every: int = 10
+    floor: float | None = None
+    log: Callable[..., None] | None = None
+    flops_per_token: int = 0
+    peak_flops: float | None = None
+    progress: bool = False
+    board: Path | None = None
+    patience: int = 5
+
+    def __post_init__(self) -> None:
         self.last_save = "no state was saved"
-        self._write = log
-        self._board = None if board is None else summary_writer()(board)
-        self._unread: list[tuple[Tensor, Tensor, Tensor, float]] = []
+        self._board = None if self.board is None else summary_writer()(self.board)
+        self._unread: list[tuple[Any, float]] = []
         self._looked = time.perf_counter()
-        self._began = self._looked - history.seconds
+        self._began = self._looked - self.history.seconds
         self._bar = tqdm(
-            total=n_steps,
-            initial=len(history.losses),
-            disable=not progress,
+            total=self.n_steps,
+            initial=len(self.history.losses),
+            disable=not self.progress,
             file=sys.stderr,
             smoothing=0,
             bar_format="{n_fmt}/{total_fmt} steps |{bar:24}| {remaining} left{postfix}",
@@ -218,8 +205,7 @@ class Monitor:
             result: a `training.StepResult`.
             rate: the learning rate of the step.
         """
-        kept = (result.loss, result.gradient_norm, result.skipped, rate)
-        self._unread.append(kept)
+        self._unread.append((result, rate))
         n_taken = len(self.history.losses) + len(self._unread)
         if n_taken % self.look_every == 0 or n_taken == self.n_steps:
             self.look()
@@ -239,27 +225,25 @@ class Monitor:
         """
         if not self._unread:
             return
-        kept, self._unread = self._unread, []
+        results, rates = zip(*self._unread, strict=True)
+        self._unread = []
         losses, norms, skips = (
-            torch.stack(column).tolist() for column in list(zip(*kept, strict=True))[:3]
+            torch.stack([getattr(result, name) for result in results]).tolist()
+            for name in ("loss", "gradient_norm", "skipped")
         )
         now, first = time.perf_counter(), len(self.history.losses) + 1
         self.history.seconds, seconds = now - self._began, now - self._looked
-        self._looked, records = now, []
-        rates = [rate for *_, rate in kept]
-        for step, loss, norm, skip, rate in zip(
-            range(first, first + len(kept)), losses, norms, skips, rates, strict=True
-        ):
-            self.history.losses.append(loss)
-            self.history.gradient_norms.append(norm)
-            self.history.learning_rates.append(rate)
-            record = {"step": step, "loss": loss, "gradient_norm": norm}
-            record["learning_rate"] = rate
-            if skip:
-                self.history.skipped.append(step)
-                record["skipped"] = True
-            records.append(record)
-        self._log(*records)
+        self._looked = now
+        self.history.losses += losses
+        self.history.gradient_norms += norms
+        self.history.learning_rates += rates
+        steps = range(first, first + len(losses))
+        self.history.skipped += [
+            n for n, skip in zip(steps, skips, strict=True) if skip
+        ]
+        names = ("step", "loss", "gradient_norm", "learning_rate", "skipped")
+        rows = zip(steps, losses, norms, rates, skips, strict=True)
+        self._log(*(dict(zip(names, row, strict=True)) for row in rows))
         self._stop_if_diverged(first)
         self._show(losses, seconds)
 
@@ -284,14 +268,15 @@ class Monitor:
         record["bits_per_byte"] = evaluation.bits_per_byte
         self._log({**record, "floor": evaluation.floor})
 
-    def note_save(self, path: Path) -> None:
-        """Remember where the last good state is."""
-        self.last_save = f"the last good state is {path}"
+    def note_save(self, path: Path | None) -> None:
+        """Remember where the last good state is; None where there is none."""
+        if path is not None:
+            self.last_save = f"the last good state is {path}"
 
     def _log(self, *records: dict[str, object]) -> None:
         seconds = round(self.history.seconds, 3)
-        if self._write is not None:
-            self._write(*({**_finite(each), "seconds": seconds} for each in records))
+        if self.log is not None:
+            self.log(*({**_finite(each), "seconds": seconds} for each in records))
         for record in records if self._board is not None else ():
             for name, value in record.items():
                 if isinstance(value, float):

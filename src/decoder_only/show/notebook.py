@@ -9,7 +9,6 @@ Used by every chapter.
 """
 
 import ast
-import functools
 import html
 import inspect
 import math
@@ -21,6 +20,8 @@ from operator import index
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, SupportsIndex
+
+from decoder_only.engine.checks import require
 
 __all__ = ["Source", "Table", "Tokens", "show_source", "show_table", "show_tokens"]
 
@@ -62,7 +63,7 @@ def show_source(*objects: Any, docstring: bool = True) -> Source:
     Line numbers are left out, because they would change with every edit above.
 
     Args:
-        objects: any of the package's functions, classes, methods, properties or modules.
+        objects: any of the package's functions, classes, methods or modules.
         docstring: False leaves the docstrings out, with the blank lines that follow them, and
             nothing else. A body that is only a docstring keeps it.
 
@@ -70,44 +71,24 @@ def show_source(*objects: Any, docstring: bool = True) -> Source:
         An object that a notebook shows as highlighted Python, dedented to the left margin.
 
     Raises:
-        TypeError: an object has no Python source of its own, such as an instance or a built-in.
-        ValueError: no object was given, or one is not from this package.
+        ValueError: an object is none of these, such as an instance, a built-in, or what another
+            package holds.
     """
-    if not objects:
-        raise ValueError(
-            "show_source() needs at least one function, class, method or module"
-        )
     return Source(tuple(_listing(thing, docstring) for thing in objects))
 
 
 def _listing(thing: Any, docstring: bool) -> tuple[str, str, str]:
     """Return an object's name, its file relative to the repository, and its code."""
-    if isinstance(thing, property):
-        thing = thing.fget
-    elif isinstance(thing, functools.cached_property):
-        thing = thing.func
     thing = inspect.unwrap(thing)
-    if not isinstance(thing, FunctionType | MethodType | type | ModuleType):
-        kind = type(thing).__name__
-        raise TypeError(
-            f"{thing!r} is a {kind}, which has no Python source of its own; "
-            f"give a function, class, method or module of {_PACKAGE}"
-        )
     is_module = isinstance(thing, ModuleType)
-    module = thing.__name__ if is_module else thing.__module__
+    module = thing.__name__ if is_module else getattr(thing, "__module__", None)
+    wanted = f"a function, class, method or module of {_PACKAGE}"
+    kinds = FunctionType | MethodType | type | ModuleType
+    mine = str(module).partition(".")[0] == _PACKAGE
+    require("an object to show", thing, lambda x: mine and isinstance(x, kinds), wanted)
     name = thing.__name__ if is_module else thing.__qualname__
-    if module.partition(".")[0] != _PACKAGE:
-        raise ValueError(
-            f"{name!r} comes from {module!r}, not from {_PACKAGE}; show_source() shows the "
-            f"package's own code"
-        )
-    try:
-        file = Path(inspect.getsourcefile(thing)).resolve().relative_to(_PACKAGE_FOLDER)
-        code = textwrap.dedent(inspect.getsource(thing))
-    except (OSError, TypeError, ValueError) as error:
-        raise TypeError(
-            f"{module}.{name} has no source in the package's files"
-        ) from error
+    file = Path(inspect.getsourcefile(thing)).resolve().relative_to(_PACKAGE_FOLDER)
+    code = textwrap.dedent(inspect.getsource(thing))
     if not docstring:
         code = _without_docstrings(code)
     # Files have one layout in the repository and another where the package is installed.
@@ -115,22 +96,14 @@ def _listing(thing: Any, docstring: bool) -> tuple[str, str, str]:
 
 
 def _without_docstrings(code: str) -> str:
-    """Drop every docstring that has its lines to itself, and the blank lines after it."""
+    """Drop every docstring, and the blank lines after it."""
     lines = code.splitlines(keepends=True)
     drop: set[int] = set()
     for node in ast.walk(ast.parse(code)):
-        if not isinstance(
-            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        ):
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if not documented or ast.get_docstring(node) is None or len(node.body) == 1:
             continue
-        if ast.get_docstring(node, clean=False) is None or len(node.body) == 1:
-            continue
-        text = node.body[0]
-        first, last = text.lineno - 1, text.end_lineno - 1
-        before = lines[first].encode()[: text.col_offset]
-        after = lines[last].encode()[text.end_col_offset :]
-        if before.strip() or after.strip():
-            continue
+        first, last = node.body[0].lineno - 1, node.body[0].end_lineno - 1
         while last + 1 < len(lines) and not lines[last + 1].strip():
             last += 1
         drop.update(range(first, last + 1))
@@ -239,26 +212,14 @@ def show_tokens(
         An object that a notebook shows as tinted text, and a terminal as text with bars.
 
     Raises:
-        TypeError: pieces is a single string, or holds something that is neither str nor bytes.
-        ValueError: there are more or fewer ids than pieces.
+        ValueError: pieces is a single string, or there are more or fewer ids than pieces.
     """
-    if isinstance(pieces, str | bytes):
-        raise TypeError(
-            f"pieces is one {type(pieces).__name__}; give a list of tokens' texts"
-        )
-    pieces = tuple(pieces)
-    for position, piece in enumerate(pieces):
-        if not isinstance(piece, str | bytes):
-            raise TypeError(
-                f"pieces[{position}] is {piece!r}; each piece must be str or bytes"
-            )
-    if ids is None:
-        return Tokens(pieces)
-    ids = tuple(map(index, ids))
-    if len(ids) != len(pieces):
-        raise ValueError(
-            f"{len(ids)} ids for {len(pieces)} pieces; give one id for each piece"
-        )
+    wanted = "a list of tokens' texts"
+    require("pieces", pieces, lambda x: not isinstance(x, str | bytes), wanted)
+    pieces, ids = tuple(pieces), None if ids is None else tuple(map(index, ids))
+    wanted = f"{len(pieces)}, one for each piece"
+    count = len(pieces) if ids is None else len(ids)
+    require("the number of ids", count, len(pieces).__eq__, wanted)
     return Tokens(pieces, ids)
 
 
@@ -297,10 +258,7 @@ class Table:
 
     def __repr__(self) -> str:
         lines = [self.header, *self.rows]
-        widths = [
-            max(len(line[column]) for line in lines)
-            for column in range(len(self.header))
-        ]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         written = [
             "  ".join(
                 cell.rjust(width) if numeric else cell.ljust(width)
@@ -336,53 +294,37 @@ def show_table(
         ValueError: a row is longer or shorter than the header, decimals is not in 0 to 3, or it
             names an unknown column.
     """
-    header = tuple(str(name) for name in header)
-    named = (
-        dict(decimals)
-        if isinstance(decimals, Mapping)
-        else dict.fromkeys(header, decimals)
-    )
-    for name, places in named.items():
-        if name not in header:
-            raise ValueError(
-                f"decimals names a column {name!r}; the columns are {header}"
-            )
-        if places not in range(4):
-            raise ValueError(
-                f"decimals must be 0, 1, 2 or 3, got {places!r} for {name!r}"
-            )
+    header, named = tuple(map(str, header)), decimals
+    if not isinstance(decimals, Mapping):
+        named = dict.fromkeys(header, decimals)
+    require("decimals", named, lambda n: {*n} <= {*header}, f"for some of {header}")
+    wanted = "0, 1, 2 or 3"
+    require("decimals", named, lambda n: {*n.values()} <= {0, 1, 2, 3}, wanted)
     places = [named.get(name, 3) for name in header]
-    values = []
-    for number, row in enumerate(rows):
-        row = [cell.item() if hasattr(cell, "item") else cell for cell in row]
-        if len(row) != len(header):
-            raise ValueError(
-                f"row {number} has {len(row)} cells, the header has {len(header)}"
-            )
-        values.append(row)
-    numeric = tuple(
-        any(
-            isinstance(cell, int | float) and not isinstance(cell, bool)
-            for cell in column
-        )
-        for column in (zip(*values, strict=True) if values else [()] * len(header))
-    )
+    values = [
+        [cell.item() if hasattr(cell, "item") else cell for cell in r] for r in rows
+    ]
+    for row in values:
+        wanted = f"{len(header)} cells, as the header has"
+        require("a row", row, lambda cells: len(cells) == len(header), wanted)
+    columns = zip(*values, strict=True) if values else [()] * len(header)
+    numeric = tuple(any(map(_is_number, column)) for column in columns)
     written = tuple(tuple(map(_written, row, places)) for row in values)
     return Table(header, written, numeric)
 
 
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
 def _written(cell: Any, decimals: int) -> str:
     """Write one cell of a table."""
-    if cell is None:
-        return "–"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
+    if cell is None or isinstance(cell, bool):
+        return {None: "–", True: "yes", False: "no"}[cell]
+    if not _is_number(cell) or not math.isfinite(cell):
+        return str(cell)
     if isinstance(cell, int):
         return f"{cell:,}"
-    if not isinstance(cell, float):
-        return str(cell)
-    if not math.isfinite(cell):
-        return str(cell)
     text = f"{cell:,.{decimals}f}"
     if float(text.replace(",", "")) == 0:
         return f"{cell:.1e}" if cell else f"{0:.{decimals}f}"

@@ -24,6 +24,8 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
+from decoder_only.engine.checks import require
+
 __all__ = ["heatmap", "loss_curves", "style", "use_style"]
 
 # Okabe and Ito, "Color universal design" (2008), without its yellow, which is too pale for lines.
@@ -113,21 +115,17 @@ def loss_curves(
         ValueError: there are no curves, a curve is empty or has more steps than losses or fewer,
             or `faint` names an unknown curve.
     """
-    if not curves:
-        raise ValueError(
-            "curves is empty; give at least one name with its steps and losses"
-        )
+    require("curves", curves, len, "at least one name with its steps and losses")
     points = {name: tuple(map(_array, pair)) for name, pair in curves.items()}
     for name, (steps, losses) in points.items():
-        if steps.shape != losses.shape or steps.ndim != 1 or not steps.size:
-            raise ValueError(
-                f"curve {name!r} has steps of shape {steps.shape} and losses of shape "
-                f"{losses.shape}; both must be lists of the same length, at least 1"
-            )
-    if unknown := set(faint) - set(points):
-        raise ValueError(
-            f"no curve {min(unknown)!r}; the curves are {', '.join(points)}"
+        shapes, wanted = (
+            (steps.shape, losses.shape),
+            "twice the same (n,), n at least 1",
         )
+        even = steps.shape == losses.shape and steps.ndim == 1 and steps.size
+        require(f"the shapes of curve {name!r}", shapes, lambda _, e=even: e, wanted)
+    wanted = f"some of {', '.join(points)}"
+    require("faint", faint, lambda names: {*names} <= {*points}, wanted)
     with style():
         ax = plt.subplots()[1] if ax is None else ax
         for name, (steps, losses) in points.items():
@@ -194,16 +192,13 @@ def heatmap(
         ValueError: the matrix is not two-dimensional or is empty, or labels do not fit its shape.
     """
     values = _array(matrix)
-    if values.ndim != 2 or not values.size:
-        raise ValueError(
-            f"matrix has shape {values.shape}; it must have rows and columns"
-        )
-    rows, columns = values.shape
+    shape = values.shape
+    require("matrix.shape", shape, lambda s: len(s) == 2 and min(s), "rows and columns")
+    rows, columns = shape
     for name, labels, size in (("row", row_labels, rows), ("col", col_labels, columns)):
-        if labels is not None and len(labels) != size:
-            raise ValueError(
-                f"{len(labels)} {name}_labels for a matrix of shape {values.shape}"
-            )
+        wanted = f"{size} labels for a matrix of shape {shape}"
+        count = size if labels is None else len(labels)
+        require(f"the number of {name}_labels", count, size.__eq__, wanted)
     if limits is None:
         largest = float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
         limits = (-largest if signed else 0.0, largest)

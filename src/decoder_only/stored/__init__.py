@@ -7,6 +7,7 @@ each stands how it was made.
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,24 +24,39 @@ FOLDER = Path(__file__).parent
 """Where it all lies."""
 
 
-def load_model(name: str) -> SavedRun:
-    """A model that has learned the stories, with its weights rounded to bfloat16 to stay small.
+def load_model(name: str, step: int | None = None) -> SavedRun:
+    """A model that has learned stories, with its weights rounded to bfloat16 to stay small.
 
     Args:
         name: "full", which knows the whole language nearly to its floor (2.2 M parameters, 80
-            minutes of one core: `benchmarks/story_model.py`).
+            minutes of one core: `benchmarks/story_model.py`); or "hamlet", a small one of the
+            smallest language, kept as it grew (`benchmarks/trajectory.py`).
+        step: of "hamlet", the state after so many steps, a power of two; None for the last.
 
     Returns:
         A `SavedRun`: `.model` in float32 on the CPU, in evaluation mode, and `.tokenizer`.
 
     Raises:
-        ValueError: there is no such model, or its files are damaged; install the package anew.
+        ValueError: there is no such model or step, or its files are damaged; install the package
+            anew.
     """
+    from safetensors.torch import load_file
+
     from decoder_only.engine.checkpoint import load
 
     known = sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
     require("name", name, known.__contains__, f"one of {', '.join(known)}")
-    return load(FOLDER / name)
+    saved = load(FOLDER / name)
+    if step is None or step == saved.step:
+        return saved
+    states = {
+        int(path.stem.removeprefix("weights-")): path
+        for path in sorted((FOLDER / name).glob("weights-*.safetensors"))
+    }
+    kept = ", ".join(map(str, [*states, saved.step]))
+    require("step", step, states.__contains__, f"one of those kept of {name!r}: {kept}")
+    saved.model.load_state_dict(load_file(states[step]))
+    return replace(saved, step=step)
 
 
 def load_story_model() -> SavedRun:

@@ -76,13 +76,8 @@ class Writer:
     def say(self, text: str) -> None:
         self.parts.append(text)
 
-    def choose(
-        self,
-        choice: Choice | Draw,
-        weights: Weights,
-        used: Sequence[int],
-        memory: Memory,
-    ) -> int:
+    def choose(self, choice: Choice | Draw, memory: Memory) -> int:
+        weights, used = choice.odds(memory)
         index = weights.draw(self.random())
         while index in used:
             index = weights.draw(self.random())
@@ -103,16 +98,11 @@ class Reader:
             raise Departure([(text, 1.0)])
         self.at += len(text)
 
-    def choose(
-        self,
-        choice: Choice | Draw,
-        weights: Weights,
-        used: Sequence[int],
-        memory: Memory,
-    ) -> int:
+    def choose(self, choice: Choice | Draw, memory: Memory) -> int:
         index = choice.find(self.text, self.at, memory)
         if index is None:
             raise Departure(leads([choice], memory))
+        weights, used = choice.odds(memory)
         self.log_prob += weights.log_prob(index, used)
         return index
 
@@ -199,7 +189,11 @@ class Choice:
         self.weights = Weights(weights)
 
     def tell(self, teller: Writer | Reader, memory: Memory) -> None:
-        tell(self.bodies[teller.choose(self, self.weights, (), memory)], teller, memory)
+        tell(self.bodies[teller.choose(self, memory)], teller, memory)
+
+    def odds(self, memory: Memory) -> tuple[Weights, Sequence[int]]:
+        """The weights, and which alternatives are used up."""
+        return self.weights, ()
 
     def find(self, text: str, at: int, memory: Memory) -> int | None:
         for index, body in enumerate(self.bodies):
@@ -240,22 +234,20 @@ class Lexicon:
 class Draw:
     """A word from a lexicon that the story has not used yet; it is said and remembered."""
 
-    def __init__(
-        self, name: str, lexicon: Lexicon | tuple[str, ...], form: str
-    ) -> None:
-        self.name = name
-        self.source = lexicon
-        self.form = form
+    def __init__(self, name: str, source: Lexicon | tuple[str, ...], form: str) -> None:
+        self.name, self.source, self.form = name, source, form
 
     def lexicon(self, memory: Memory) -> Lexicon:
-        return (
-            self.source if type(self.source) is Lexicon else follow(self.source, memory)
-        )
+        source = self.source
+        return source if type(source) is Lexicon else follow(source, memory)
+
+    def odds(self, memory: Memory) -> tuple[Weights, Sequence[int]]:
+        lexicon = self.lexicon(memory)
+        return lexicon.weights, memory.get(lexicon, ())
 
     def tell(self, teller: Writer | Reader, memory: Memory) -> None:
-        lexicon = self.lexicon(memory)
-        index = teller.choose(self, lexicon.weights, memory.get(lexicon, ()), memory)
-        memory[self.name] = entry = lexicon.entries[index]
+        entry = self.lexicon(memory).entries[teller.choose(self, memory)]
+        memory[self.name] = entry
         for source, number in entry["uses"]:
             used = memory.get(source, ())
             if number not in used:
@@ -267,11 +259,10 @@ class Draw:
         return lexicon.find(self.form, text, at, memory.get(lexicon, ()))
 
     def alternatives(self, memory: Memory) -> Iterator[tuple[Sequence[Any], float]]:
-        lexicon = self.lexicon(memory)
-        used = memory.get(lexicon, ())
-        for index, entry in enumerate(lexicon.entries):
+        weights, used = self.odds(memory)
+        for index, entry in enumerate(self.lexicon(memory).entries):
             if index not in used:
-                yield (entry[self.form],), lexicon.weights.share(index, used)
+                yield (entry[self.form],), weights.share(index, used)
 
 
 class Known:
@@ -358,12 +349,10 @@ class Grammar:
         """The nodes of a template."""
         weighted = []
         for tokens in self._alternatives(template):
-            weight = self.WEIGHT.match(tokens[0]) if tokens else None
-            if weight:
-                tokens[0] = tokens[0][weight.end() :]
-            weighted.append(
-                (int(weight[1]) if weight else 1, [token for token in tokens if token])
-            )
+            weight = 1
+            if tokens and (found := self.WEIGHT.match(tokens[0])):
+                weight, tokens[0] = int(found[1]), tokens[0][found.end() :]
+            weighted.append((weight, [token for token in tokens if token]))
         return self._nodes(weighted)
 
     def _alternatives(self, template: str) -> list[list[str]]:

@@ -15,9 +15,11 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from random import Random
 from typing import Any, ClassVar, Literal, get_args
 
+from decoder_only.engine.checks import require
 from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
 from decoder_only.stories.world import (
     ALL_TALES,
@@ -35,11 +37,8 @@ VALIDATION_SHARE = 1 / 16
 
 def split_of(text: str) -> Split:
     """The split to which a story belongs, whatever seed wrote it: a matter of its CRC-32."""
-    return (
-        "validation"
-        if zlib.crc32(text.encode()) < VALIDATION_SHARE * 2**32
-        else "train"
-    )
+    held_out = zlib.crc32(text.encode()) < VALIDATION_SHARE * 2**32
+    return "validation" if held_out else "train"
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,7 @@ class Floor:
 
     def nats_per_token(self, n_tokens: int) -> float:
         """The floor of a mean loss over `n_tokens`, the tokens that the stories come to."""
-        if n_tokens < 1:
-            raise ValueError(f"n_tokens must be at least 1, got {n_tokens}")
+        require("n_tokens", n_tokens, lambda n: n >= 1, "1 or more")
         return self.nats / n_tokens
 
 
@@ -88,7 +86,6 @@ class Explanation:
         in_language: whether it is a story, from beginning to end.
         log_prob: of the whole story, in nats; minus infinity for any other text.
         at: how many of its characters some story begins with.
-        read_log_prob: the log-probability of the choices settled up to there, in nats.
         expected: what could have followed, most probable first, each with its probability given
             what stood before.
     """
@@ -97,7 +94,6 @@ class Explanation:
     in_language: bool
     log_prob: float
     at: int
-    read_log_prob: float
     expected: tuple[tuple[str, float], ...]
 
     @property
@@ -115,7 +111,7 @@ class Explanation:
         lines = [
             f"After {self.at} of {len(self.text)} characters, the text leaves the language.",
             f"  it read      {_tail(self.read)}",
-            f"  then found   {_head(self.found) or '(the end)'}",
+            f"  then found   {_head(self.found) if self.found else '(the end)'}",
         ]
         if not self.expected:
             return "\n".join([*lines, "  where the story was over."])
@@ -128,15 +124,13 @@ class Explanation:
 
 
 def _head(text: str, width: int = 40) -> str:
-    return (
-        json.dumps(text[:width])[:-1] + ("..." if len(text) > width else '"')
-        if text
-        else ""
-    )
+    whole = json.dumps(text[:width])
+    return whole if len(text) <= width else f"{whole[:-1]}..."
 
 
 def _tail(text: str, width: int = 40) -> str:
-    return ('"...' if len(text) > width else '"') + json.dumps(text[-width:])[1:]
+    whole = json.dumps(text[-width:])
+    return whole if len(text) <= width else f'"...{whole[1:]}'
 
 
 class StoryLanguage:
@@ -152,7 +146,7 @@ class StoryLanguage:
             language of its own, with its own exact floor.
 
     Raises:
-        TypeError, ValueError: for sizes that no world can have.
+        ValueError: for sizes that no world can have.
 
     `StoryLanguage.named` knows three sizes, which `SIZES` lists:
 
@@ -185,24 +179,17 @@ class StoryLanguage:
         exponent: float = 1.0,
         tales: Sequence[str] | None = None,
     ) -> None:
-        for name, value in (("seed", seed), ("n_characters", n_characters)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"{name} must be a whole number, got {value!r}")
-        if not FEWEST_CHARACTERS <= n_characters <= MOST_CHARACTERS:
-            raise ValueError(
-                f"n_characters must be from {FEWEST_CHARACTERS} to {MOST_CHARACTERS}, "
-                f"got {n_characters}"
-            )
-        if not isinstance(exponent, int | float) or not 0 <= exponent <= MOST_EXPONENT:
-            raise ValueError(
-                f"exponent must be a number from 0 to {MOST_EXPONENT}, got {exponent!r}"
-            )
         told = ALL_TALES if tales is None else tales
-        known = isinstance(told, list | tuple) and all(x in ALL_TALES for x in told)
-        if not (known and told):
-            raise ValueError(
-                f"tales must be some of {', '.join(ALL_TALES)}, got {tales!r}"
-            )
+        require("seed", seed, _is_whole, "a whole number")
+        wanted = f"a whole number from {FEWEST_CHARACTERS} to {MOST_CHARACTERS}"
+        sizes = range(FEWEST_CHARACTERS, MOST_CHARACTERS + 1)
+        require(
+            "n_characters", n_characters, lambda n: _is_whole(n) and n in sizes, wanted
+        )
+        wanted = f"a number from 0 to {MOST_EXPONENT}"
+        require("exponent", exponent, lambda x: 0 <= x <= MOST_EXPONENT, wanted)
+        wanted = f"some of {', '.join(ALL_TALES)}"
+        require("tales", told, lambda x: x and {*x} <= {*ALL_TALES}, wanted)
         self.seed = seed
         self.n_characters = n_characters
         self.exponent = float(exponent)
@@ -219,10 +206,9 @@ class StoryLanguage:
         Raises:
             ValueError: there is no such name.
         """
-        if name not in cls.SIZES:
-            raise ValueError(
-                f"no language is called {name!r}; there are {', '.join(cls.SIZES)}"
-            )
+        require(
+            "language", name, cls.SIZES.__contains__, f"one of {', '.join(cls.SIZES)}"
+        )
         return cls(seed=seed, **cls.SIZES[name])
 
     @classmethod
@@ -262,10 +248,9 @@ class StoryLanguage:
         so the score of a validation set under the language remains its floor. A model could go
         below it only by computing CRC-32, and then by no more than log(16) nats per story.
         """
-        if split not in get_args(Split):
-            raise ValueError(f'split must be "train" or "validation", got {split!r}')
-        if not isinstance(seed, int) or isinstance(seed, bool):
-            raise TypeError(f"seed must be a whole number, got {seed!r}")
+        splits = get_args(Split)
+        require("split", split, splits.__contains__, '"train" or "validation"')
+        require("seed", seed, _is_whole, "a whole number")
         return self._stories(split, seed)
 
     def _stories(self, split: Split, seed: int) -> Iterator[str]:
@@ -293,10 +278,10 @@ class StoryLanguage:
             tell(self._story, reader, {})
         except Departure as departure:
             at, expected = _furthest(text, reader.at, departure.expected)
-            return Explanation(text, False, -math.inf, at, reader.log_prob, expected)
+            return Explanation(text, False, -math.inf, at, expected)
         whole = reader.at == len(text)
         log_prob = reader.log_prob if whole else -math.inf
-        return Explanation(text, whole, log_prob, reader.at, reader.log_prob, ())
+        return Explanation(text, whole, log_prob, reader.at, ())
 
     def surprisal(self, text: str) -> list[float]:
         """-log P(character | the text before it) in nats, for each character of a story.
@@ -339,8 +324,7 @@ class StoryLanguage:
 
     def entropy(self, *, n_stories: int = 2000, seed: int = 0) -> Entropy:
         """The entropy rate, estimated from stories drawn anew from the whole language."""
-        if n_stories < 2:
-            raise ValueError(f"n_stories must be at least 2, got {n_stories}")
+        require("n_stories", n_stories, lambda n: n >= 2, "2 or more")
         rng = Random(f"entropy {seed}")
         drawn = [self.sample(rng) for _ in range(n_stories)]
         nats = [-story.log_prob for story in drawn]
@@ -384,10 +368,9 @@ class StoryLanguage:
         Raises:
             KeyError: nobody has that name.
         """
-        for person in self.grammar.lexicons["people"].entries:
-            if person["text"] == name:
-                break
-        else:
+        people = self.grammar.lexicons["people"].entries
+        person = next((each for each in people if each["text"] == name), None)
+        if person is None:
             raise KeyError(f"nobody in this world is called {name!r}")
         pet = person["pet"]
         return {
@@ -409,23 +392,15 @@ def _furthest(
     """How far the text agrees with one of the continuations, and what those that agree go on to."""
 
     def agreement(lead: str) -> int:
-        length = 0
-        while text[start + length : start + length + 1] == lead[length : length + 1]:
-            length += 1
-        return length
+        pairs = zip(text[start : start + len(lead)], lead, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     agreements = [(agreement(lead), lead, share) for lead, share in expected]
     longest = max(length for length, _, _ in agreements)
-    agreeing = [
-        (lead[longest:], share)
-        for length, lead, share in agreements
-        if length == longest
-    ]
+    agreeing = [(lead[longest:], p) for n, lead, p in agreements if n == longest]
     total = math.fsum(share for _, share in agreeing)
-    ranked = sorted(
-        ((share / total, rest) for rest, share in agreeing), key=lambda pair: -pair[0]
-    )
-    return start + longest, tuple((rest, share) for share, rest in ranked)
+    ranked = sorted(agreeing, key=lambda pair: -pair[1])
+    return start + longest, tuple((lead, share / total) for lead, share in ranked)
 
 
 class _Meter(Reader):
@@ -440,8 +415,8 @@ class _Meter(Reader):
         super().__init__(text)
         self.nats = [0.0] * len(text)
 
-    def choose(self, choice: Any, weights: Any, used: Any, memory: Memory) -> int:
-        index = super().choose(choice, weights, used, memory)
+    def choose(self, choice: Any, memory: Memory) -> int:
+        index = super().choose(choice, memory)
         mine: list[tuple[str, float]] = []
         rivals: list[tuple[str, float]] = []
         for body, share in choice.alternatives(memory):
@@ -460,6 +435,10 @@ class _Meter(Reader):
             self.nats[at + offset] += math.log(posterior / before)
             offset += 1
         return index
+
+
+def _is_whole(x: object) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
 
 
 def _posterior(mine: list[tuple[str, float]], rivals: list[tuple[str, float]]) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -49,26 +49,24 @@ def build_grammar(
     """The world of that seed, and the tales told in it."""
     rng = Random(f"world {seed}")
     lighter = exponent / 2
-    lexicons = {
-        name: Lexicon(
-            entries,
-            zipf_weights(len(entries), exponent if name == "people" else lighter),
-        )
-        for name, entries in {
-            "people": people(rng, n_characters),
-            "things": shuffled(rng, things())[:n_characters],
-            "foods": shuffled(rng, foods())[:n_characters],
-            "places": shuffled(rng, places())[:n_characters],
-            "animals": shuffled(rng, animals()),
-            "plants": shuffled(rng, plants()),
-            "folk": shuffled(rng, folk()),
-            "crafts": shuffled(rng, crafts()),
-            "odds": shuffled(rng, odds()),
-            "numbers": shuffled(rng, numbers()),
-            "weathers": shuffled(rng, weathers()),
-            "days": days(),
-        }.items()
+    written = {
+        "people": people(rng, n_characters),
+        "things": shuffled(rng, things())[:n_characters],
+        "foods": shuffled(rng, foods())[:n_characters],
+        "places": shuffled(rng, places())[:n_characters],
+        "animals": shuffled(rng, animals()),
+        "plants": shuffled(rng, plants()),
+        "folk": shuffled(rng, folk()),
+        "crafts": shuffled(rng, crafts()),
+        "odds": shuffled(rng, [forms(odd) for odd in words.ODDS]),
+        "numbers": shuffled(rng, numbers()),
+        "weathers": shuffled(rng, weathers()),
+        "days": days(),
     }
+    lexicons = {}
+    for name, entries in written.items():
+        steepness = exponent if name == "people" else lighter
+        lexicons[name] = Lexicon(entries, zipf_weights(len(entries), steepness))
     for person in lexicons["people"].entries:
         settle(rng, person, lexicons, lighter)
     for person in lexicons["people"].entries:
@@ -89,22 +87,33 @@ def zipf_weights(size: int, exponent: float) -> list[int]:
 
 def shuffled(rng: Random, items: list[Any]) -> list[Any]:
     # random.shuffle may change between versions of Python; random.random does not.
-    return [
-        item
-        for _, _, item in sorted(
-            (rng.random(), i, item) for i, item in enumerate(items)
-        )
-    ]
+    places = sorted((rng.random(), i) for i in range(len(items)))
+    return [items[i] for _, i in places]
 
 
 # ------------------------------------------------------------------------------------- records
 
 
+def forms(text: str, close: str | None = None) -> Record:
+    """What is said of a word, and, of a word that a last line may recall, by which rule it does."""
+    a = ("an " if text[0] in "aeiou" else "a ") + text
+    said = {"text": text, "Text": capital(text), "a": a, "A": capital(a)}
+    return said | ({"close": f"<close.{close}>"} if close else {})
+
+
+def capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def pronouns(she: str) -> Record:
+    said = PRONOUNS[she]
+    return said | {"She": capital(she), "Her": capital(said["her"])}
+
+
 def people(rng: Random, count: int) -> list[Record]:
     """Common names first, then as many names put together from syllables as are wanted."""
-    common = [(name, "she") for name in words.GIRLS] + [
-        (name, "he") for name in words.BOYS
-    ]
+    common = [(name, "she") for name in words.GIRLS]
+    common += [(name, "he") for name in words.BOYS]
     built = [
         (start + middle + end, she)
         for start in words.NAME_STARTS
@@ -122,41 +131,23 @@ def people(rng: Random, count: int) -> list[Record]:
         if name not in beginnings and not any(start in names for start in starts):
             names[name] = she
             beginnings |= starts
-    return [
-        {"text": name, "close": "<close.friend>", **pronouns(she)}
-        for name, she in names.items()
-    ]
-
-
-def pronouns(she: str) -> Record:
-    words_for = PRONOUNS[she]
-    return {**words_for, "She": she.capitalize(), "Her": words_for["her"].capitalize()}
-
-
-def with_article(words_after: str) -> str:
-    return ("an " if words_after[0] in "aeiou" else "a ") + words_after
+    return [forms(name, "friend") | pronouns(she) for name, she in names.items()]
 
 
 def things() -> list[Record]:
     return [
-        {"text": f"{adjective} {noun}", "a": with_article(f"{adjective} {noun}")}
-        | {"A": with_article(f"{adjective} {noun}").capitalize()}
-        | {"used": used, "close": "<close.toy>"}
+        forms(f"{adjective} {noun}", "toy") | {"used": used}
         for adjective in words.ADJECTIVES
         for noun, used in words.THINGS.items()
     ]
 
 
 def foods() -> list[Record]:
+    one, many = {"is": "is", "was": "was"}, {"is": "are", "was": "were"}
     return [
-        {
-            "text": f"{flavour} {dish}",
-            "Text": f"{flavour} {dish}".capitalize(),
-            "some": some.format(flavour),
-            "it": it,
-        }
-        | ({"is": "is", "was": "was"} if it == "it" else {"is": "are", "was": "were"})
-        | {"close": "<close.food>"}
+        forms(f"{flavour} {dish}", "food")
+        | {"some": some.format(flavour), "it": it}
+        | (one if it == "it" else many)
         for flavour in words.FLAVOURS
         for dish, (some, it) in words.DISHES.items()
     ]
@@ -165,59 +156,41 @@ def foods() -> list[Record]:
 def places() -> list[Record]:
     found = []
     for kind, (at, nooks) in words.PLACES.items():
-        spots = [
-            {"text": nook, "Text": nook.capitalize()} for nook in nooks.split(", ")
-        ]
+        spots = [forms(nook) for nook in nooks.split(", ")]
         corners = Lexicon(spots, [1] * len(spots))
-        named = [
-            f"the {kind.lower()}",
-            *(f"{name} {kind}" for name in words.PLACE_NAMES),
-        ]
-        found += [
-            {
-                "text": name,
-                "Text": name[0].upper() + name[1:],
-                "at": f"{at} {name}",
-                "nooks": corners,
-                "close": "<close.haunt>",
-            }
-            for name in named
-        ]
+        names = [f"the {kind.lower()}"]
+        names += [f"{name} {kind}" for name in words.PLACE_NAMES]
+        for name in names:
+            place = {"at": f"{at} {name}", "nooks": corners}
+            found.append(forms(name, "haunt") | place)
     return found
 
 
 def animals() -> list[Record]:
     return [
-        {"text": kind, "a": with_article(kind), "sound": sound, "cried": cried}
+        forms(kind) | {"sound": sound, "cried": cried}
         for kind, (sound, cried, *_) in words.ANIMALS.items()
     ]
 
 
 def plants() -> list[Record]:
-    return [
-        {"text": plant, "a": with_article(plant), "grown": grown}
-        for plant, grown in words.PLANTS.items()
-    ]
-
-
-def odds() -> list[Record]:
-    return [{"text": odd, "Text": odd[0].upper() + odd[1:]} for odd in words.ODDS]
+    return [forms(plant) | {"grown": grown} for plant, grown in words.PLANTS.items()]
 
 
 def numbers() -> list[Record]:
-    return [{"text": f"{ten}-{one}"} for ten in words.TENS for one in words.UNITS]
+    return [forms(f"{ten}-{one}") for ten in words.TENS for one in words.UNITS]
 
 
 def crafts() -> list[Record]:
     return [
-        {"text": craft, "a": with_article(craft), "well": well, "badly": badly}
+        forms(craft) | {"well": well, "badly": badly}
         for craft, (well, badly) in words.CRAFTS.items()
     ]
 
 
 def folk() -> list[Record]:
     return [
-        {"text": who, "Text": who[0].upper() + who[1:], "motto": motto, **pronouns(she)}
+        forms(who) | {"motto": motto} | pronouns(she)
         for who, (she, motto) in words.FOLK.items()
     ]
 
@@ -225,18 +198,16 @@ def folk() -> list[Record]:
 def weathers() -> list[Record]:
     keys = ("was", "scene", "meanwhile", "end")
     return [
-        {"text": adjective, "a": with_article(adjective), "close": "<close.weather>"}
-        | dict(zip(keys, lines, strict=True))
+        forms(adjective, "weather") | dict(zip(keys, lines, strict=True))
         for adjective, lines in words.WEATHERS.items()
     ]
 
 
 def days() -> list[Record]:
-    following = words.DAYS[1:] + words.DAYS[:1]
-    week = {day: {"text": day, "close": "<close.day>"} for day in words.DAYS}
-    for day, after in zip(words.DAYS, following, strict=True):
-        week[day]["next"] = week[after]
-    return list(week.values())
+    week = [forms(day, "day") for day in words.DAYS]
+    for day, after in zip(week, week[1:] + week[:1], strict=True):
+        day["next"] = after
+    return week
 
 
 # --------------------------------------------------------------------------------------- facts
@@ -267,30 +238,20 @@ def settle(
     person["food"] = draw("foods")
     person["toy"] = draw("things")
     person["haunt"] = draw("places")
-    person["home"] = {"text": pick(words.DWELLINGS), "close": "<close.home>"}
+    person["home"] = forms(pick(words.DWELLINGS), "home")
     person["street"] = f"{pick(words.STREET_NAMES)} {pick(words.STREETS)}"
-    fear = pick(words.FEARS)
-    person["fear"] = {"text": fear, "Text": fear.capitalize(), "close": "<close.fear>"}
-    person["hobby"] = {"text": pick(words.HOBBIES), "close": "<close.hobby>"}
-    person["habit"] = {
-        "text": pick(words.HABITS).format(**person),
-        "close": "<close.habit>",
-    }
-    person["pet"] = pet(pick, "she" if rng.random() < 0.5 else "he")
+    person["fear"] = forms(pick(words.FEARS), "fear")
+    person["hobby"] = forms(pick(words.HOBBIES), "hobby")
+    person["habit"] = forms(pick(words.HABITS).format(**person), "habit")
+    person["pet"] = pet(pick, pronouns("she" if rng.random() < 0.5 else "he"))
 
 
-def pet(pick: Any, she: str) -> Record:
+def pet(pick: Callable[[list[str]], str], own: Record) -> Record:
     kind = pick(list(words.ANIMALS))
     sound, cried, glad, naughty, went = words.ANIMALS[kind]
-    known = {
-        "text": pick(words.PET_NAMES),
-        "kind": kind,
-        "a": with_article(kind),
-        "sound": sound,
-    }
-    known |= {"cried": cried, "naughty": naughty, "went": went, "close": "<close.pet>"}
-    own = pronouns(she)
-    return {**known, **own, "glad": glad.format(**own)}
+    named = {"text": pick(words.PET_NAMES), "kind": kind, "a": forms(kind)["a"]}
+    does = {"sound": sound, "cried": cried, "naughty": naughty, "went": went}
+    return {**named, **does, **own, "glad": glad.format(**own), "close": "<close.pet>"}
 
 
 def set_aside(person: Record) -> None:

@@ -1,9 +1,9 @@
 """Text of any size into token files that training maps into memory, and those back into corpora.
 
-    index.json             what is in the folder: counts, checksums, the tokenizer's fingerprint
-    tokenizer.json         the tokenizer
-    train-00000.tokens     ids and nothing else, in little-endian order; the next file continues
-    validation-00000.tokens
+    index.json           what is in the folder: counts, checksums, the tokenizer's fingerprint
+    tokenizer.json       the tokenizer
+    train.tokens         ids and nothing else, in little-endian order
+    validation.tokens
 
 Three things are exact. The ids are those of `data.text_corpus` on the same text, although only a
 few megabytes of it are in memory at a time: text is cut where no word can reach across. Of every
@@ -23,10 +23,11 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from tqdm import tqdm
@@ -37,16 +38,19 @@ from decoder_only.engine import files
 from decoder_only.engine.checks import require
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer, gpt2_tokenizer
 
-__all__ = ["Prepared", "ShardedIds", "open_shards", "prepare"]
+__all__ = ["Prepared", "open_tokens", "prepare"]
 
 INDEX, TOKENIZER = "index.json", "tokenizer.json"
-FORMAT = "decoder-only tokens, format 1"
-PARTS = ("train", "validation")
+PARTS = {"train": "train.tokens", "validation": "validation.tokens"}
+FORMAT = "decoder-only tokens, format 2"
 ID_TYPES = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 
 _PIECE = 2**17  # characters that are encoded as one
 _BATCH = 32  # pieces that are in memory as ids at a time
 _LONGEST_STRETCH = 2**24  # characters that are held in search of a place to cut
+_SAMPLE = (
+    10_000_000  # bytes of training text, or a little more, to learn a vocabulary from
+)
 _LAST_CUT = re.compile(r".*\S(?=[ \n])", re.DOTALL)
 
 
@@ -57,46 +61,8 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes | str: ...
 
 
-class ShardedIds:
-    """Token ids in several files that read as one array of one axis.
-
-    Takes what an array takes: a number, a slice, or an array of integers of any shape, and gives
-    the ids there. Only what is asked for is read from the disk.
-
-    Args:
-        shards: equally long arrays, of which only the last may be shorter.
-    """
-
-    def __init__(self, shards: Sequence[np.ndarray]) -> None:
-        self._shards = list(shards)
-        self._n_ids = sum(map(len, self._shards))
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of one id: uint16 or uint32."""
-        return self._shards[0].dtype
-
-    def __len__(self) -> int:
-        return self._n_ids
-
-    def __getitem__(self, at: Any) -> np.ndarray | np.integer:
-        if isinstance(at, slice):
-            at = np.arange(*at.indices(len(self)))
-        at = np.asarray(at).astype(np.int64)
-        at = np.where(at < 0, at + len(self), at)
-        if at.size and not 0 <= at.min() <= at.max() < len(self):
-            raise IndexError(f"there are ids 0 to {len(self) - 1} here")
-        shard, place = np.divmod(at, len(self._shards[0]))
-        ids = np.empty(at.shape, self.dtype)
-        for number in np.bincount(shard.ravel()).nonzero()[0]:
-            here = shard == number
-            ids[here] = self._shards[number][place[here]]
-        return ids[()]  # a number where one was asked for
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _StoredCorpus(Corpus):
-    ids: ShardedIds
     stored_fingerprint: str
 
     @property
@@ -106,7 +72,7 @@ class _StoredCorpus(Corpus):
 
 
 class Prepared(NamedTuple):
-    """What `prepare` made, as `open_shards` finds it.
+    """What `prepare` made, as `open_tokens` finds it.
 
     Attributes:
         train, validation: corpora whose ids stay on the disk until they are asked for.
@@ -129,8 +95,6 @@ def prepare(
     *,
     tokenizer: BytePairTokenizer | Literal["gpt2"] | int,
     train_share: float = 0.9,
-    shard_tokens: int = 2**27,
-    sample_bytes: int = 10_000_000,
     overwrite: bool = False,
     progress: bool = False,
 ) -> Prepared:
@@ -150,11 +114,8 @@ def prepare(
             meanwhile, since its end is known only at the end. All text is UTF-8.
         folder: new or empty; its parents are made.
         tokenizer: a tokenizer, or "gpt2", or the size of a vocabulary, which is then learned from
-            the beginning of the training text, and is smaller where that cannot fill it.
+            the first ten megabytes of the training text, and is smaller where they cannot fill it.
         train_share: share of each text, in bytes, to train on.
-        shard_tokens: ids in one file, of two or four bytes each.
-        sample_bytes: how much of the training text a vocabulary is learned from, or a
-            little more.
         overwrite: take the place of a prepared folder, which stays until the new one is whole.
         progress: draw a bar on stderr.
 
@@ -162,12 +123,11 @@ def prepare(
         FileNotFoundError: a source that is not there, or a folder without text files.
         FileExistsError: the folder holds prepared data and `overwrite` is False, or anything else.
         ValueError: text that is not UTF-8, too little text, a device or a pipe instead of a file, a
-            tokenizer without an end-of-text token or with a pattern of its own, a share or size
-            that cannot be.
+            tokenizer without an end-of-text token or with a pattern of its own, a share that cannot
+            be.
         OSError: a text cannot be read, or the folder not be written. Nothing was changed then.
     """
     require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
-    require("shard_tokens", shard_tokens, lambda n: n >= 1, "1 or more, as 2**27")
     if tokenizer == "gpt2":
         tokenizer = gpt2_tokenizer()
     if isinstance(tokenizer, BytePairTokenizer):
@@ -181,19 +141,13 @@ def prepare(
         shutil.rmtree(aside, ignore_errors=True)
         (aside / "text").mkdir(parents=True)
         texts = [_on_disk(text, aside / "text") for text in texts]
-        size = sum(text.stat().st_size for text in texts)
-        with tqdm(total=size, unit="B", unit_scale=True, disable=not progress) as bar:
-            if not isinstance(tokenizer, BytePairTokenizer):
-                sample = _sample(_pieces(texts, train_share), sample_bytes)
-                tokenizer = BytePairTokenizer.train(sample, tokenizer, at_most=True)
-            parts = [_Part(aside / name, tokenizer, shard_tokens) for name in PARTS]
-            pieces = _pieces(texts, train_share)
-            while batch := list(islice(pieces, _BATCH)):
-                encoded = tokenizer.encode_batch([piece.text for piece in batch])
-                for piece, ids in zip(batch, encoded, strict=True):
-                    bar.update(parts[piece.part].append(piece, ids))
+        if not isinstance(tokenizer, BytePairTokenizer):
+            sample = _sample(_pieces(texts, train_share))
+            tokenizer = BytePairTokenizer.train(sample, tokenizer, at_most=True)
+        index = _encode(texts, aside, tokenizer, train_share, progress)
         shutil.rmtree(aside / "text")
-        _write_index(aside, parts, tokenizer, train_share)
+        tokenizer.save(aside / TOKENIZER)
+        files.write_atomically(aside / INDEX, json.dumps(index, indent=2).encode())
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
             os.replace(folder, old)
@@ -208,7 +162,7 @@ def prepare(
         if old.exists() and not folder.exists():
             os.replace(old, folder)
         shutil.rmtree(aside, ignore_errors=True)
-    return open_shards(folder, verify=False)
+    return open_tokens(folder, verify=False)
 
 
 def _fits(tokenizer: BytePairTokenizer) -> bool:
@@ -240,8 +194,8 @@ def _check_free(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; choose a folder for the tokens")
     names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    ours = rf"{INDEX}|{TOKENIZER}|({'|'.join(PARTS)})-\d{{5,}}\.tokens"
-    if not names or (overwrite and all(re.fullmatch(ours, name) for name in names)):
+    ours = {INDEX, TOKENIZER, *PARTS.values()}
+    if not names or (overwrite and ours.issuperset(names)):
         return
     held = "prepared data" if INDEX in names else f"something else ({names[0]})"
     raise FileExistsError(
@@ -254,7 +208,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
 
 
 class _Piece(NamedTuple):
-    part: int
+    part: str
     text: str
     begins: bool  # a document
 
@@ -267,7 +221,7 @@ def _pieces(texts: Iterable[Path], train_share: float) -> Iterator[_Piece]:
             cut = int(size * train_share)
             file.seek(cut)
             cut += data.next_character(file.read(4), 0)
-            for part, ends in enumerate([(0, cut), (cut, size)]):
+            for part, ends in zip(PARTS, [(0, cut), (cut, size)], strict=True):
                 for text, begins in _cut(data.read_chunks(file, str(path), *ends)):
                     yield _Piece(part, text, begins)
 
@@ -293,84 +247,86 @@ def _cut(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
         yield rest, begins
 
 
-def _sample(pieces: Iterable[_Piece], n_bytes: int) -> Iterator[str]:
+def _sample(pieces: Iterable[_Piece]) -> Iterator[str]:
     """The beginning of the training text, to learn a vocabulary from."""
+    n_bytes = 0
     for piece in pieces:
-        if piece.part == 0:
-            yield piece.text
-            n_bytes -= len(piece.text.encode())
-        if n_bytes <= 0:
+        if n_bytes >= _SAMPLE:
             return
+        if piece.part == "train":
+            yield piece.text
+            n_bytes += len(piece.text.encode())
 
 
 # ---------------------------------------------------------------------------- from pieces to files
 
 
 class _Part:
-    """Writes the ids of one part, shard after shard, and keeps count of them."""
+    """Writes the ids of one part, and keeps count of them."""
 
-    def __init__(self, path: Path, tokenizer: BytePairTokenizer, size: int) -> None:
-        self.path, self.size = path, size
-        self.end_of_text = tokenizer.special_tokens[END_OF_TEXT]
-        self.id_type = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
-        self.digest = hashlib.sha256()
+    def __init__(self, file: BinaryIO, id_type: str) -> None:
+        self.file, self.id_type = file, ID_TYPES[id_type]
+        self.sha256, self.fingerprint = hashlib.sha256(), hashlib.sha256()
         self.n_tokens = self.n_bytes = 0
 
-    def append(self, piece: _Piece, ids: list[int]) -> int:
-        """Write the ids of a piece; returns its number of bytes."""
-        bar = [self.end_of_text] if piece.begins else []
-        ids = np.array(bar + ids, dtype=ID_TYPES[self.id_type])
+    def append(self, ids: list[int], n_bytes: int) -> None:
+        array = np.array(ids, dtype=self.id_type)
+        self.file.write(content := array.tobytes())
+        self.sha256.update(content)
         # What `Corpus.fingerprint` computes from ids in memory.
-        self.digest.update(ids.astype("<u4").tobytes())
-        while len(ids):
-            number, taken = divmod(self.n_tokens, self.size)
-            here, ids = np.split(ids, [self.size - taken])
-            with _shard(self.path, number).open("ab") as file:
-                file.write(here.tobytes())
-            self.n_tokens += len(here)
-        n_bytes = len(piece.text.encode())
+        self.fingerprint.update(array.astype("<u4").tobytes())
+        self.n_tokens += len(ids)
         self.n_bytes += n_bytes
-        return n_bytes
 
     def summary(self) -> dict[str, object]:
-        shards = []
-        for first in range(0, self.n_tokens, self.size):
-            path = _shard(self.path, len(shards))
-            n_tokens = min(self.size, self.n_tokens - first)
-            sha256 = files.sha256_of_file(path)
-            shards.append({"file": path.name, "tokens": n_tokens, "sha256": sha256})
         return {
             "tokens": self.n_tokens,
             "bytes": self.n_bytes,
-            "fingerprint": self.digest.hexdigest(),
-            "shards": shards,
+            "fingerprint": self.fingerprint.hexdigest(),
+            "sha256": self.sha256.hexdigest(),
         }
 
 
-def _shard(part: Path, number: int) -> Path:
-    return part.with_name(f"{part.name}-{number:05d}.tokens")
-
-
-def _write_index(
-    folder: Path, parts: Sequence[_Part], tokenizer: BytePairTokenizer, share: float
-) -> None:
-    if min(part.n_tokens for part in parts) < 2:
+def _encode(
+    texts: Sequence[Path],
+    folder: Path,
+    tokenizer: BytePairTokenizer,
+    train_share: float,
+    progress: bool,
+) -> dict[str, object]:
+    """Write the ids of all texts; returns the index."""
+    bar = tokenizer.special_tokens[END_OF_TEXT]
+    id_type = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
+    size = sum(text.stat().st_size for text in texts)
+    pieces = _pieces(texts, train_share)
+    with ExitStack() as stack:
+        shown = {"total": size, "unit": "B", "unit_scale": True}
+        shown = stack.enter_context(tqdm(**shown, disable=not progress))
+        parts = {
+            name: _Part(stack.enter_context((folder / file).open("wb")), id_type)
+            for name, file in PARTS.items()
+        }
+        while batch := list(islice(pieces, _BATCH)):
+            encoded = tokenizer.encode_batch([piece.text for piece in batch])
+            for piece, ids in zip(batch, encoded, strict=True):
+                n_bytes = len(piece.text.encode())
+                parts[piece.part].append([bar] * piece.begins + ids, n_bytes)
+                shown.update(n_bytes)
+        for part in parts.values():
+            part.file.flush()
+            os.fsync(part.file.fileno())
+    if min(part.n_tokens for part in parts.values()) < 2:
         raise ValueError(
-            f"too little text: {share:.0%} to train on leaves a part empty"
+            f"too little text: {train_share:.0%} to train on leaves a part empty"
         )
-    tokenizer.save(folder / TOKENIZER)
-    content = {
+    index = {
         "format": FORMAT,
         "tokenizer": tokenizer.fingerprint,
-        "dtype": parts[0].id_type,
-        "train_share": share,
-        "parts": {part.path.name: part.summary() for part in parts},
+        "dtype": id_type,
+        "train_share": train_share,
+        "parts": {name: part.summary() for name, part in parts.items()},
     }
-    content["sha256"] = _sha256_of_index(content)
-    for path in folder.glob("*.tokens"):
-        with path.open("r+b") as file:
-            os.fsync(file.fileno())
-    files.write_atomically(folder / INDEX, json.dumps(content, indent=2).encode())
+    return index | {"sha256": _sha256_of_index(index)}
 
 
 def _sha256_of_index(index: dict[str, object]) -> str:
@@ -381,7 +337,7 @@ def _sha256_of_index(index: dict[str, object]) -> str:
 # ----------------------------------------------------------------------------------------- opening
 
 
-def open_shards(
+def open_tokens(
     folder: str | Path,
     *,
     verify: bool = True,
@@ -408,17 +364,17 @@ def open_shards(
             "`decoder-only prepare` made"
         )
     index = files.read_json(folder / INDEX)
-    _check(
-        _is_sound(index), folder / INDEX, "is damaged, or was not written by `prepare`"
-    )
+    said = "is damaged, or was not written by this version's `prepare`"
+    _check(_is_sound(index), folder / INDEX, said)
     stored = BytePairTokenizer.load(folder / TOKENIZER)
     same = stored.fingerprint == index["tokenizer"]
     _check(same, folder / TOKENIZER, "is not the tokenizer that made these tokens")
     said = f"was prepared with another tokenizer ({stored}, not {tokenizer})"
     _check(tokenizer in (None, stored), folder, said)
     bound = stored.vocab_size if verify else None
-    corpora = [_open_part(folder / name, index, bound) for name in PARTS]
-    return Prepared(*corpora, stored, index)
+    return Prepared(
+        *(_open_part(folder, index, n, bound) for n in PARTS), stored, index
+    )
 
 
 def _check(holds: bool, path: Path, said: str) -> None:
@@ -431,40 +387,33 @@ def _check(holds: bool, path: Path, said: str) -> None:
 def _is_sound(index: object) -> bool:
     """Whether an index is one that `prepare` can have written; its seal proves no origin."""
     try:
-        seal = index["format"], index["sha256"], index["dtype"] in ID_TYPES
-        sound = seal == (FORMAT, _sha256_of_index(index), True)
-        for name in PARTS:
-            part = index["parts"][name]
-            sizes = [shard["tokens"] for shard in part["shards"]]
-            counts = [part["bytes"], part["tokens"] - 1, *sizes]
-            names = [_shard(Path(name), number).name for number in range(len(sizes))]
-            sound &= names == [shard["file"] for shard in part["shards"]]
-            sound &= all(type(n) is int and 0 < n < 2**63 for n in counts)
-            sound &= part["tokens"] == sum(sizes) and isinstance(
-                part["fingerprint"], str
-            )
-            sound &= all(isinstance(shard["sha256"], str) for shard in part["shards"])
-            sound &= {*sizes[:-1]} <= {sizes[0]} and sizes[-1] <= sizes[0]
+        parts = [index["parts"][name] for name in PARTS]
+        counts = [n for part in parts for n in (part["bytes"], part["tokens"] - 1)]
+        texts = [part[name] for part in parts for name in ("fingerprint", "sha256")]
+        return (
+            (index["format"], index["sha256"]) == (FORMAT, _sha256_of_index(index))
+            and index["dtype"] in ID_TYPES
+            and all(type(n) is int and 0 < n < 2**63 for n in counts)
+            and all(type(text) is str for text in texts)
+        )
     except (LookupError, TypeError, AttributeError, RecursionError):
         return False
-    return sound
 
 
-def _open_part(part: Path, index: dict, vocab_size: int | None) -> _StoredCorpus:
-    said, id_type, shards = index["parts"][part.name], ID_TYPES[index["dtype"]], []
-    for number, shard in enumerate(said["shards"]):
-        path, size = _shard(part, number), shard["tokens"] * id_type.itemsize
-        _check(path.is_file() and not path.is_symlink(), path, "is missing, or no file")
-        found = path.stat().st_size
-        _check(found == size, path, f"has {found:,} bytes instead of {size:,}")
-        # A plain array on the map is faster to index than NumPy's class for maps.
-        ids = np.asarray(np.memmap(path, dtype=id_type, mode="r"))
-        if vocab_size is not None:
-            same = files.sha256_of_file(path) == shard["sha256"]
-            _check(same and int(ids.max()) < vocab_size, path, "is damaged")
-        shards.append(ids)
+def _open_part(
+    folder: Path, index: dict, name: str, bound: int | None
+) -> _StoredCorpus:
+    part, id_type = index["parts"][name], ID_TYPES[index["dtype"]]
+    path, size = folder / PARTS[name], part["tokens"] * id_type.itemsize
+    _check(path.is_file() and not path.is_symlink(), path, "is missing, or no file")
+    found = path.stat().st_size
+    _check(found == size, path, f"has {found:,} bytes instead of {size:,}")
+    # A plain array on the map is faster to index than NumPy's class for maps.
+    ids = np.asarray(np.memmap(path, dtype=id_type, mode="r"))
+    if bound is not None:
+        same = files.sha256_of_file(path) == part["sha256"]
+        _check(same and int(ids.max()) < bound, path, "is damaged")
+    stored_fingerprint = part["fingerprint"]
     return _StoredCorpus(
-        ids=ShardedIds(shards),
-        n_bytes=said["bytes"],
-        stored_fingerprint=said["fingerprint"],
+        ids=ids, n_bytes=part["bytes"], stored_fingerprint=stored_fingerprint
     )

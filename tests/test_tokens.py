@@ -25,8 +25,8 @@ from decoder_only.data import (
     text_corpus,
     training_batch,
 )
-from decoder_only.engine import shards
-from decoder_only.engine.shards import ShardedIds, open_shards, prepare
+from decoder_only.engine import tokens
+from decoder_only.engine.tokens import open_tokens, prepare
 from decoder_only.tokenization import BytePairTokenizer
 
 SAMPLE = (
@@ -53,7 +53,7 @@ def small_pieces(piece=7, batch=3, **others):
     values = {"_PIECE": piece, "_BATCH": batch, **others}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
-            patch.setattr(shards, name, value)
+            patch.setattr(tokens, name, value)
         patch.setattr(data, "_CHUNK", piece)
         patch.setattr(os, "fsync", lambda handle: None)  # hundreds of examples
         yield
@@ -67,8 +67,8 @@ def new_folder():
 
 @pytest.fixture
 def folder(tmp_path):
-    """Prepared text in several shards."""
-    prepare(io.StringIO(SAMPLE * 9), tmp_path / "d", tokenizer=BYTES, shard_tokens=200)
+    """Prepared text."""
+    prepare(io.StringIO(SAMPLE * 9), tmp_path / "d", tokenizer=BYTES)
     return tmp_path / "d"
 
 
@@ -84,12 +84,10 @@ def assert_same(stored, corpus):
 # ------------------------------------------------------------------------------- the same ids
 
 
-@given(texts, st.integers(1, 60), st.integers(1, 9), st.sampled_from([0.1, 0.5, 0.9]))
-@example("a\n\nb c\n\n\nd" * 3, 5, 3, 0.5)
-@example("ab'", 1, 1, 0.5)
-def test_a_text_in_pieces_and_shards_is_the_text_in_memory(
-    text, shard_tokens, piece, share
-):
+@given(texts, st.integers(1, 9), st.sampled_from([0.1, 0.5, 0.9]))
+@example("a\n\nb c\n\n\nd" * 3, 3, 0.5)
+@example("ab'", 1, 0.5)
+def test_a_text_in_pieces_is_the_text_in_memory(text, piece, share):
     with new_folder() as folder, small_pieces(piece):
         settings = {"tokenizer": TOKENIZER, "train_share": share}
         try:
@@ -99,18 +97,14 @@ def test_a_text_in_pieces_and_shards_is_the_text_in_memory(
                 prepare(io.StringIO(text), folder, **settings)
             assert not any(folder.parent.iterdir())
             return
-        prepared = prepare(
-            io.BytesIO(text.encode()), folder, shard_tokens=shard_tokens, **settings
-        )
+        prepared = prepare(io.BytesIO(text.encode()), folder, **settings)
         assert_same(prepared.train, wanted[0])
         assert_same(prepared.validation, wanted[1])
-        n_shards = len(prepared.index["parts"]["train"]["shards"])
-        assert n_shards == -(-len(wanted[0].ids) // shard_tokens)
 
 
 @settings(max_examples=50)
-@given(st.lists(texts, max_size=9), st.integers(1, 60), st.sampled_from([0.3, 0.9]))
-def test_files_in_shards_are_the_files_in_memory(contents, shard_tokens, share):
+@given(st.lists(texts, max_size=9), st.sampled_from([0.3, 0.9]))
+def test_files_in_pieces_are_the_files_in_memory(contents, share):
     with new_folder() as folder, small_pieces():
         paths, parts = [], ([], [])
         for number, text in enumerate(contents):
@@ -127,7 +121,7 @@ def test_files_in_shards_are_the_files_in_memory(contents, shard_tokens, share):
             with pytest.raises(ValueError, match="too little text"):
                 prepare(paths, folder, **settings)
             return
-        prepared = prepare(paths, folder, shard_tokens=shard_tokens, **settings)
+        prepared = prepare(paths, folder, **settings)
         assert_same(prepared.train, wanted[0])
         assert_same(prepared.validation, wanted[1])
 
@@ -141,37 +135,9 @@ def test_the_share_is_held_out_whatever_the_sizes_of_the_files(tmp_path, sizes):
     assert held_out == pytest.approx(0.1, abs=1e-5)
 
 
-@given(st.integers(1, 40), st.integers(1, 9), st.data())
-def test_shards_are_indexed_as_one_array(n_ids, size, draw):
-    whole = np.arange(100, 100 + n_ids, dtype=np.uint16)
-    ids = ShardedIds([whole[i : i + size] for i in range(0, n_ids, size)])
-    places = st.integers(-n_ids, n_ids - 1)
-    one = draw.draw(places)
-    many = np.array(draw.draw(st.lists(places, max_size=12)), dtype=int)
-    ends = st.none() | st.integers(-50, 50)
-    part = slice(
-        draw.draw(ends), draw.draw(ends), draw.draw(st.sampled_from([1, 2, -1]))
-    )
-    square = np.resize(many, (2, 3)) if len(many) else np.zeros((2, 0), dtype=int)
-    for at in (
-        one,
-        np.int32(one),
-        part,
-        many,
-        square,
-        (many % n_ids).astype(np.uint64),
-    ):
-        assert np.array_equal(ids[at], whole[at])
-        assert ids[at].dtype == whole.dtype
-    assert ids.dtype == whole.dtype
-    for outside in (n_ids, -n_ids - 1, np.array([0, n_ids])):
-        with pytest.raises(IndexError, match=f"ids 0 to {n_ids - 1}"):
-            ids[outside]
-
-
 def test_training_and_evaluation_do_not_know_the_difference(folder):
-    stored = open_shards(folder)
-    for part, text in zip(shards.PARTS, split_text(SAMPLE * 9), strict=True):
+    stored = open_tokens(folder)
+    for part, text in zip(tokens.PARTS, split_text(SAMPLE * 9), strict=True):
         ours, memory = getattr(stored, part), text_corpus(text, BYTES)
         settings = {"batch_size": 8, "context_length": 16}
         for step in range(10):
@@ -213,7 +179,7 @@ def test_ids_are_stored_in_as_few_bytes_as_hold_them(tmp_path, monkeypatch):
     wanted = text_corpus("abcdefghi", BYTES)
     assert stored.train.ids[:].tolist() == wanted.ids.tolist()
     assert stored.train.fingerprint == wanted.fingerprint
-    size = (tmp_path / "4" / "train-00000.tokens").stat().st_size
+    size = (tmp_path / "4" / "train.tokens").stat().st_size
     assert size == 4 * len(wanted.ids)
 
 
@@ -279,13 +245,9 @@ def test_a_vocabulary_is_learned_from_the_training_text(tmp_path):
     # Only its beginning, and nothing that is held out.
     for number, words in enumerate(["the fox ", "the cub ", "zebra zebra "]):
         (tmp_path / f"{number}.txt").write_text(words + "q")
-    with small_pieces(piece=8):
-        stored = prepare(
-            sorted(tmp_path.glob("*.txt")),
-            tmp_path / "b",
-            tokenizer=259,
-            sample_bytes=9,
-        )
+    with small_pieces(piece=8, _SAMPLE=9):
+        files = sorted(tmp_path.glob("*.txt"))
+        stored = prepare(files, tmp_path / "b", tokenizer=259)
     assert stored.tokenizer == BytePairTokenizer.train(["the fox ", "the cub "], 259)
 
 
@@ -295,7 +257,7 @@ def test_a_vocabulary_shrinks_to_a_small_text(tmp_path):
 
 
 def test_gpt2_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "gpt2_tokenizer", lambda: BYTES)
+    monkeypatch.setattr(tokens, "gpt2_tokenizer", lambda: BYTES)
     stored = prepare(io.StringIO("abcd"), tmp_path, tokenizer="gpt2")
     assert stored.tokenizer == BYTES
 
@@ -314,10 +276,10 @@ STREAM_WITH_LITTLE_MEMORY = """
 import resource, sys
 from pathlib import Path
 from decoder_only import data
-from decoder_only.engine import shards
+from decoder_only.engine import tokens
 from decoder_only.tokenization import BytePairTokenizer
 
-shards._PIECE, shards._BATCH, data._CHUNK = 2**13, 8, 2**13
+tokens._PIECE, tokens._BATCH, data._CHUNK = 2**13, 8, 2**13
 tokenizer = BytePairTokenizer([(ord(" "), ord("f")), (ord("o"), ord("x"))])
 
 class Stream:  # made while it is read
@@ -331,7 +293,7 @@ class Stream:  # made while it is read
 
 def peak(n_bytes):
     folder = Path(sys.argv[1]) / str(n_bytes)
-    shards.prepare(Stream(n_bytes), folder, tokenizer=tokenizer)
+    tokens.prepare(Stream(n_bytes), folder, tokenizer=tokenizer)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 small = peak(2**20)
@@ -356,13 +318,13 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
 DIE_AT_EVERY_STEP = """
 import io, os, signal, sys, warnings
 from pathlib import Path
-from decoder_only.engine import shards
-from decoder_only.engine.shards import open_shards, prepare
+from decoder_only.engine import tokens
+from decoder_only.engine.tokens import open_tokens, prepare
 from decoder_only.tokenization import BytePairTokenizer
 
-shards._PIECE, shards._BATCH = 8, 4
+tokens._PIECE, tokens._BATCH = 8, 4
 os.fsync = lambda handle: None  # no matter to a process that is killed
-shards.tqdm.monitor_interval = 0  # its thread could hold a lock that the child then waits for
+tokens.tqdm.monitor_interval = 0  # its thread could hold a lock that the child then waits for
 top, tokenizer = Path(sys.argv[1]), BytePairTokenizer([])
 events = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"}
 old, new = "old text " * 9, "a newer text " * 7
@@ -378,7 +340,7 @@ def kill_at(number):
     sys.addaudithook(count)
 
 def fill(folder, text, **settings):
-    return prepare(io.StringIO(text), folder, tokenizer=tokenizer, shard_tokens=40, **settings)
+    return prepare(io.StringIO(text), folder, tokenizer=tokenizer, **settings)
 
 wanted = {fill(top / name, text).train.fingerprint: name for name, text in
           {"old": old, "new": new}.items()}
@@ -396,7 +358,7 @@ for overwrite in (False, True):
         status = os.waitpid(child, 0)[1]
         assert status in (0, signal.SIGKILL)
         try:
-            found.append(wanted[open_shards(folder).train.fingerprint])
+            found.append(wanted[open_tokens(folder).train.fingerprint])
         except FileNotFoundError as error:
             assert "no prepared data" in str(error), error
             found.append("nothing")
@@ -435,13 +397,13 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch, call, overwrite):
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            *((shards._Part, "append") if call == "append" else (os, call)), full
+            *((tokens._Part, "append") if call == "append" else (os, call)), full
         )
         with pytest.raises(OSError, match=r"cannot make .*d: No space left .*room"):
             prepare(io.StringIO(text), folder, tokenizer=280, overwrite=overwrite)
     assert [path.name for path in tmp_path.iterdir()] == ["d"] * overwrite
     if overwrite:
-        assert open_shards(folder).train.fingerprint == before
+        assert open_tokens(folder).train.fingerprint == before
     stored = prepare(io.StringIO(text), folder, tokenizer=280, overwrite=overwrite)
     assert stored.tokenizer.vocab_size == 280
 
@@ -449,7 +411,7 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch, call, overwrite):
 def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
     folder, monkeypatch
 ):
-    before, replace = open_shards(folder).train.fingerprint, os.replace
+    before, replace = open_tokens(folder).train.fingerprint, os.replace
 
     def refuse(source, target):
         if Path(target) == folder and Path(source).name.endswith(".unfinished"):
@@ -459,7 +421,7 @@ def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(OSError, match="Permission denied"):
         prepare(io.StringIO("abcd"), folder, tokenizer=BYTES, overwrite=True)
-    assert open_shards(folder).train.fingerprint == before
+    assert open_tokens(folder).train.fingerprint == before
 
 
 def test_a_source_that_breaks_leaves_nothing(tmp_path):
@@ -478,12 +440,12 @@ def test_a_source_that_breaks_leaves_nothing(tmp_path):
 
 
 def test_a_finished_folder_is_not_overwritten_unasked(folder):
-    before = open_shards(folder).train.fingerprint
+    before = open_tokens(folder).train.fingerprint
     with pytest.raises(FileExistsError, match="already holds prepared data"):
         prepare(io.StringIO("abcd"), folder, tokenizer=BYTES)
-    assert open_shards(folder).train.fingerprint == before
+    assert open_tokens(folder).train.fingerprint == before
     prepare(io.StringIO("abcd"), folder, tokenizer=BYTES, overwrite=True)
-    assert open_shards(folder).train.n_bytes == 3
+    assert open_tokens(folder).train.n_bytes == 3
     assert len(list(folder.iterdir())) == 4, "nothing of the old one is left"
 
 
@@ -504,7 +466,7 @@ def test_something_else_beside_prepared_data_stays(folder):
     (folder / "notes.txt").touch()
     with pytest.raises(FileExistsError, match=r"prepared data and nothing else"):
         prepare(io.StringIO("abcd"), folder, tokenizer=BYTES, overwrite=True)
-    assert open_shards(folder)
+    assert open_tokens(folder)
 
 
 def test_sources_that_cannot_be(tmp_path):
@@ -538,7 +500,6 @@ def test_sources_that_cannot_be(tmp_path):
             {"train_share": 1.0},
             "train_share=1.0 cannot work: it must be between 0 and 1",
         ),
-        ({"shard_tokens": 0}, "shard_tokens=0 cannot work: it must be 1 or more"),
         (
             {"tokenizer": BytePairTokenizer([], special_tokens=["<x>"])},
             "special token <",
@@ -563,35 +524,35 @@ def test_a_text_that_is_too_short(tmp_path):
 
 def test_what_is_not_prepared_is_not_opened(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"holds no prepared data .*prepare"):
-        open_shards(tmp_path)
+        open_tokens(tmp_path)
     (tmp_path / "index.json").write_text('{"format": "recipes", "sha256": ""}')
-    with pytest.raises(ValueError, match="is damaged, or was not written by `prepare`"):
-        open_shards(tmp_path)
+    with pytest.raises(
+        ValueError, match="is damaged, or was not written by this version's"
+    ):
+        open_tokens(tmp_path)
     for content in ("{", "[]", "{}", "3"):
         (tmp_path / "index.json").write_text(content)
         with pytest.raises(
             ValueError, match=r"index.json is (damaged, or|no JSON file)"
         ):
-            open_shards(tmp_path)
+            open_tokens(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["train-00001.tokens", "validation-00000.tokens"])
-def test_a_shard_that_is_missing_cut_short_or_damaged_is_named(folder, name):
+@pytest.mark.parametrize("name", ["train.tokens", "validation.tokens"])
+def test_a_file_that_is_missing_cut_short_or_damaged_is_named(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[:-1])
     for verify in (False, True):
-        wanted = (
-            rf"{name} has {len(content) - 1} bytes instead of {len(content)}; restore"
-        )
+        wanted = rf"{name} has {len(content) - 1:,} bytes instead of {len(content):,}; restore"
         with pytest.raises(ValueError, match=wanted):
-            open_shards(folder, verify=verify)
+            open_tokens(folder, verify=verify)
     (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ValueError, match=f"{name} is damaged"):
-        open_shards(folder)
-    assert open_shards(folder, verify=False)
+        open_tokens(folder)
+    assert open_tokens(folder, verify=False)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=f"{name} is missing, or no file; restore"):
-        open_shards(folder, verify=False)
+        open_tokens(folder, verify=False)
 
 
 def test_a_changed_index_is_noticed(folder):
@@ -600,38 +561,37 @@ def test_a_changed_index_is_noticed(folder):
     index["parts"]["train"]["bytes"] += 1
     path.write_text(json.dumps(index))
     with pytest.raises(ValueError, match=r"index.json is damaged, or was not"):
-        open_shards(folder, verify=False)
+        open_tokens(folder, verify=False)
 
 
 def test_another_tokenizer_is_refused(folder):
     with pytest.raises(ValueError, match=r"prepared with another tokenizer .*257.*618"):
-        open_shards(folder, tokenizer=TOKENIZER)
-    assert open_shards(folder, tokenizer=BYTES).tokenizer == BYTES
+        open_tokens(folder, tokenizer=TOKENIZER)
+    assert open_tokens(folder, tokenizer=BYTES).tokenizer == BYTES
     TOKENIZER.save(folder / "tokenizer.json")
     with pytest.raises(ValueError, match="not the tokenizer that made these tokens"):
-        open_shards(folder)
+        open_tokens(folder)
     (folder / "tokenizer.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"no file .*tokenizer.json"):
-        open_shards(folder)
+        open_tokens(folder)
 
 
 def test_the_index_says_what_is_there(folder):
-    index = open_shards(folder).index
+    index = open_tokens(folder).index
     train = index["parts"]["train"]
     assert index["tokenizer"] == BYTES.fingerprint
     assert index["dtype"] == "uint16"
     assert train["bytes"] == train["tokens"] - 1
-    assert sum(shard["tokens"] for shard in train["shards"]) == train["tokens"]
-    for shard in train["shards"]:
-        content = (folder / shard["file"]).read_bytes()
-        assert hashlib.sha256(content).hexdigest() == shard["sha256"]
+    content = (folder / "train.tokens").read_bytes()
+    assert len(content) == 2 * train["tokens"]
+    assert hashlib.sha256(content).hexdigest() == train["sha256"]
 
 
 def reseal(folder, change):
     """Change an index as a stranger can: its seal is a checksum, and anyone can compute it."""
     index = json.loads((folder / "index.json").read_bytes())
     change(index)
-    index["sha256"] = shards._sha256_of_index(index)
+    index["sha256"] = tokens._sha256_of_index(index)
     (folder / "index.json").write_text(json.dumps(index))
 
 
@@ -645,15 +605,11 @@ def train_part(index):
         lambda index: index.update(dtype="object"),
         lambda index: index.update(dtype="uint8"),
         lambda index: index.update(dtype=[]),
-        lambda index: train_part(index)["shards"][0].update(file="/etc/hostname"),
-        lambda index: train_part(index)["shards"][0].update(file="../one.tokens"),
-        lambda index: train_part(index)["shards"][0].update(tokens=10**30),
-        lambda index: train_part(index)["shards"][0].update(tokens=-200),
-        lambda index: train_part(index)["shards"][0].update(tokens=True),
-        lambda index: train_part(index)["shards"][0].update(sha256=None),
-        lambda index: train_part(index)["shards"].reverse(),
-        lambda index: train_part(index).update(shards=[]),
-        lambda index: train_part(index).update(tokens=3),
+        lambda index: train_part(index).update(tokens=10**30),
+        lambda index: train_part(index).update(tokens=-200),
+        lambda index: train_part(index).update(tokens=True),
+        lambda index: train_part(index).update(tokens=1),
+        lambda index: train_part(index).update(sha256=None),
         lambda index: train_part(index).update(bytes=0),
         lambda index: train_part(index).update(bytes=1e308),
         lambda index: train_part(index).update(fingerprint=7),
@@ -665,23 +621,23 @@ def train_part(index):
 def test_a_sealed_index_is_believed_nothing(folder, change, verify):
     reseal(folder, change)
     with pytest.raises(ValueError, match=r"index.json is damaged, or was not written"):
-        open_shards(folder, verify=verify)
+        open_tokens(folder, verify=verify)
 
 
-def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(folder):
-    shard = folder / "train-00000.tokens"
-    shard.rename(folder.parent / "elsewhere")
-    shard.symlink_to(folder.parent / "elsewhere")
-    with pytest.raises(ValueError, match=r"train-00000.tokens is missing, or no file"):
-        open_shards(folder, verify=False)
+def test_a_file_that_is_a_link_out_of_the_folder_is_refused(folder):
+    path = folder / "train.tokens"
+    path.rename(folder.parent / "elsewhere")
+    path.symlink_to(folder.parent / "elsewhere")
+    with pytest.raises(ValueError, match=r"train.tokens is missing, or no file"):
+        open_tokens(folder, verify=False)
 
 
 def test_an_id_outside_the_vocabulary_is_refused(folder):
-    shard = folder / "train-00000.tokens"
-    ids = np.fromfile(shard, dtype="<u2")
+    path = folder / "train.tokens"
+    ids = np.fromfile(path, dtype="<u2")
     ids[7] = 60_000
-    ids.tofile(shard)
-    digest = hashlib.sha256(shard.read_bytes()).hexdigest()
-    reseal(folder, lambda index: train_part(index)["shards"][0].update(sha256=digest))
-    with pytest.raises(ValueError, match=r"train-00000.tokens is damaged"):
-        open_shards(folder)
+    ids.tofile(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    reseal(folder, lambda index: train_part(index).update(sha256=digest))
+    with pytest.raises(ValueError, match=r"train.tokens is damaged"):
+        open_tokens(folder)

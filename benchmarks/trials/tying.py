@@ -1,0 +1,161 @@
+"""One table or two: does a language model learn better with a head of its own?
+
+    python benchmarks/trials/tying.py rates size length
+
+Models of width 64 and two blocks learn the stories with AdamW and a cosine schedule. Three arms:
+"tied", whose head is the embedding; "separate", with V D parameters more; and "tied, wider", whose
+MLPs have V / 2 L neurons more, which makes its size the separate one's to the digit. Each arm has
+its own best of several rates, three seeds at each, and is judged by the loss on 100 stories that
+were held out. What would count against a second table: a gap of no more than its standard error,
+or a tied model of the same size that learns as well.
+
+`rates` is the comparison at V = 512; `size` repeats it where the tables outweigh the blocks
+(V = 2048); `length` gives the first two arms three times the steps at V = 512, each at its best
+rate. The table goes into the package, for chapter 7. Runs that stand in it are not made again.
+"""
+
+import functools
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+import _path
+import torch
+import tyro
+from provenance import collect, write_results
+from tables import append, key, read
+
+from decoder_only.config import GPTConfig
+from decoder_only.data import Corpus, story_corpora
+from decoder_only.lm_head import bits_per_byte
+from decoder_only.model import GPT
+from decoder_only.stored import load_story_model
+from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import TrainConfig, train
+
+TABLE = _path.TABLES / "tying.csv"
+WIDTH, DEPTH = 64, 2
+ARMS = ("tied", "separate", "tied, wider")
+RATES = (2e-3, 4e-3, 8e-3, 1.6e-2)
+BEST = {"tied": 8e-3, "separate": 4e-3}  # of the experiment `rates`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One run, by what sets it apart from the others."""
+
+    arm: str
+    vocab_size: int = 512
+    steps: int = 400
+    learning_rate: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Point):
+    """A run and what came of it: the loss in nats per token, and in bits per byte."""
+
+    parameters: int
+    loss: float
+    bits_per_byte: float
+    processor_seconds: float
+
+
+def rates() -> Iterator[Point]:
+    for arm in ARMS:
+        for rate in RATES:
+            for seed in range(3):
+                yield Point(arm=arm, learning_rate=rate, seed=seed)
+
+
+def size() -> Iterator[Point]:
+    for point in rates():
+        if point.learning_rate > RATES[0]:
+            yield replace(point, vocab_size=2048, steps=200)
+
+
+def length() -> Iterator[Point]:
+    for point in rates():
+        if point.learning_rate == BEST.get(point.arm):
+            yield replace(point, steps=1200)
+
+
+EXPERIMENTS = {each.__name__: each for each in (rates, size, length)}
+
+
+@functools.cache
+def material(vocab_size: int) -> tuple[Corpus, Corpus]:
+    """Stories to learn from and 100 to be measured on, in the stored tokens cut short."""
+    merges = load_story_model().tokenizer.merges[: vocab_size - 257]
+    corpora = story_corpora(
+        StoryLanguage(), BytePairTokenizer(merges), n_train=8_000, n_validation=100
+    )
+    return corpora
+
+
+def settings(point: Point) -> GPTConfig:
+    wider = point.vocab_size // (2 * DEPTH) if point.arm == "tied, wider" else 0
+    return GPTConfig(
+        vocab_size=point.vocab_size,
+        context_length=128,
+        d_model=WIDTH,
+        n_layers=DEPTH,
+        n_heads=2,
+        d_mlp=4 * WIDTH + wider,
+        positions="rotary",
+        norm="rms",
+        activation="squared_relu",
+        qk_norm=True,
+        bias=False,
+        tied=point.arm != "separate",
+    )
+
+
+def measure(point: Point) -> Row:
+    """Make one run."""
+    stories, validation = material(point.vocab_size)
+    training = TrainConfig(
+        steps=point.steps,
+        batch_size=8,
+        learning_rate=point.learning_rate,
+        seed=point.seed,
+    )
+    generator = torch.Generator().manual_seed(point.seed)
+    model = GPT(settings(point), generator=generator)
+    began = time.process_time()
+    loss = train(model, stories, validation, training).final.loss
+    return Row(
+        **asdict(point),
+        parameters=model.count_parameters(),
+        loss=round(loss, 5),
+        bits_per_byte=round(bits_per_byte(loss, validation.bytes_per_token), 5),
+        processor_seconds=round(time.process_time() - began, 1),
+    )
+
+
+def main(
+    experiments: tyro.conf.Positional[tuple[Literal["rates", "size", "length"], ...]],
+) -> None:
+    """Make the runs of some experiments that have not been made yet.
+
+    Args:
+        experiments: which.
+    """
+    torch.set_num_threads(1)
+    done = {key(row, Point) for row in read(TABLE)}
+    points = [point for name in experiments for point in EXPERIMENTS[name]()]
+    for point in dict.fromkeys(points):
+        if key(asdict(point), Point) in done:
+            continue
+        row = measure(point)
+        append(TABLE, row)
+        print(row, flush=True)
+    about = {"provenance": collect(packages=["torch", "numpy", "tiktoken"])}
+    write_results(TABLE.with_suffix(".json"), about)
+
+
+if __name__ == "__main__":
+    sys.exit(tyro.cli(main))

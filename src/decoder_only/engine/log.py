@@ -1,0 +1,101 @@
+"""A run's log: a line of JSON for each step and each evaluation.
+
+A process that is killed may cut the last line short, and what was logged after the last saved
+state has not happened for a training that goes on from there. Chapter 9.
+"""
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+from decoder_only.engine.files import write_atomically
+
+LOG = "log.jsonl"
+
+AnyPath = str | os.PathLike[str]
+
+
+def read_log(folder: AnyPath) -> list[dict[str, object]]:
+    """A run's log, a record for each line, each with its step.
+
+    A damaged line is left out with a warning; the last one, if it was cut short, without.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    records, damaged = _parse(_log_lines(folder))
+    if damaged:
+        warnings.warn(
+            f"{Path(folder) / LOG}: {len(damaged)} damaged lines were left out",
+            stacklevel=2,
+        )
+    return records
+
+
+def cut_log(folder: AnyPath, *, step: int) -> list[dict[str, object]]:
+    """Take back what the log says of later steps, and return the rest.
+
+    Damaged lines are moved to a file beside it, with a warning.
+    """
+    path, lines = Path(folder) / LOG, _log_lines(folder)
+    records, damaged = _parse(lines)
+    if damaged:
+        aside = path.with_suffix(".damaged")
+        write_atomically(aside, b"".join(damaged))
+        warnings.warn(
+            f"{len(damaged)} damaged lines of {path} were moved to {aside}",
+            stacklevel=2,
+        )
+    kept = [record for record in records if record["step"] <= step]
+    content = "".join(json.dumps(record) + "\n" for record in kept).encode()
+    if content != b"".join(lines):
+        write_atomically(path, content)
+    return kept
+
+
+def append_log(folder: AnyPath, *records: Mapping[str, object]) -> None:
+    """Add lines to a run's log.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = Path(folder) / LOG
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in records)
+    except OSError as error:
+        raise OSError(
+            f"cannot write {path}: {error.strerror or error}; make room, and go on from the last "
+            "state"
+        ) from error
+
+
+def _log_lines(folder: AnyPath) -> list[bytes]:
+    path = Path(folder) / LOG
+    return path.read_bytes().splitlines(keepends=True) if path.exists() else []
+
+
+def _parse(lines: list[bytes]) -> tuple[list[dict[str, object]], list[bytes]]:
+    """Records, and damaged lines; not the last one, which a killed process may have cut short."""
+    records, damaged = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            # A step is what places a record; all else that is measured is a number.
+            if type(record["step"]) is not int or not 0 <= record["step"] < 2**31:
+                raise ValueError("no step")
+            if not all(map(_is_measured, record.values())):
+                raise ValueError("no number")
+            records.append(record)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            if number < len(lines):
+                damaged.append(line)
+    return records, damaged
+
+
+def _is_measured(value: object) -> bool:
+    number = isinstance(value, int | float)  # True and False, too
+    return value is None or (number and not 1e30 <= abs(value) < math.inf)

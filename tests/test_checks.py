@@ -1,0 +1,64 @@
+"""What settings allow is read from their annotations, and what they do not is refused by name."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import pytest
+from ladder import unchecked
+
+from decoder_only.engine.checks import Rule, check_fields, require
+
+Count = Annotated[int, Rule(lambda x: x > 0, "above 0")]
+
+
+@dataclass
+class Settings:
+    """One field of each kind."""
+
+    whole: Count = 1
+    maybe: Count | None = None
+    number: Annotated[float, Rule(lambda x: x < 2, "below 2")] = 1.0
+    switch: bool = True
+    word: Literal["a", "b"] = "a"
+    several: Sequence[Count | None] = (1, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "fine"),
+    [
+        ("whole", [1, 2**70]),
+        ("maybe", [None, 3]),
+        ("number", [-1, 0.5]),
+        ("switch", [False]),
+        ("word", ["b"]),
+        ("several", [(2,), (None, 1)]),
+    ],
+)
+def test_what_an_annotation_allows_passes(field, fine):
+    for value in fine:
+        check_fields(Settings(**{field: value}))
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "wanted"),
+    [
+        ("whole", [0, 1.0, True, None, "1", [1]], "a whole number above 0"),
+        ("maybe", [0, "x", False], "a whole number above 0, or None"),
+        ("number", [2, float("nan"), "1", True, -1e999], "a finite number below 2"),
+        ("switch", [1, None, "yes"], "True or False"),
+        ("word", ["c", None, ["a"]], "one of ('a', 'b')"),
+        ("several", [(), (0,), (True,), 5, "ab", [1]], "a tuple, each entry a whole"),
+    ],
+)
+def test_everything_else_is_refused_by_name(field, wrong, wanted):
+    for value in wrong:
+        message = re.escape(f"{field}={value!r} cannot work: it must be {wanted}")
+        with unchecked(), pytest.raises(ValueError, match=message):
+            check_fields(Settings(**{field: value}))
+
+
+def test_a_comparison_that_a_type_does_not_know_counts_as_no():
+    with pytest.raises(ValueError, match=r"^x='a' cannot work: it must be above 0$"):
+        require("x", "a", lambda x: x > 0, "above 0")

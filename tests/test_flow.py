@@ -1,0 +1,63 @@
+"""The pictures of what flows through a model say what the arrays hold."""
+
+import math
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+
+from decoder_only.config import GPTConfig
+from decoder_only.show import flow
+
+mpl.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _no_figure_stays():
+    yield
+    plt.close("all")
+
+
+def texts(figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_the_loss_is_the_surprise_at_the_word_that_came():
+    logits = [2 * math.log(2), math.log(2), 0, 0]
+    said = texts(flow.loss_steps(["sat", "ran", "the", "."], logits, 1))
+    assert {"0.5", "0.25", "2 bits", "(1.39 nats)", "8"} <= set(said)
+    assert "3 bits" in texts(flow.loss_steps(["sat", "ran", "the", "."], logits, 3))
+
+
+def test_shapes_are_those_of_the_model():
+    config = GPTConfig(
+        vocab_size=300, context_length=16, d_model=32, n_layers=3, n_heads=4
+    )
+    said = " ".join(texts(flow.shapes(config, 7)))
+    for sizes in ("7 × 32", "4 × 7 × 8", "4 × 7 × 7", "7 × 128", "7 × 300", "× 3"):
+        assert sizes in said
+
+
+def test_a_ring_writes_over_the_position_that_left_the_window():
+    figure = flow.caches(5, window=3)
+    right = max(text.get_position()[0] for text in figure.axes[0].texts) - 1.5
+    last = sorted(
+        (text.get_position(), text.get_text())
+        for text in figure.axes[0].texts
+        if text.get_position()[0] > right and text.get_text().isdigit()
+    )
+    bottom = min(y for (_, y), _ in last)
+    assert [word for (_, y), word in last if y == bottom] == ["3", "4", "2"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "named"),
+    [
+        (lambda: flow.loss_steps(["a"], [1.0, 2.0], 0), "words"),
+        (lambda: flow.loss_steps(["a"], [1.0], 1), "came"),
+        (lambda: flow.caches(3, window=3), "window"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(draw, named):
+    with pytest.raises(ValueError, match=named):
+        draw()
