@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
+from decoder_only.engine.checks import require
 from decoder_only.show import plots
 
 __all__ = ["streams"]
@@ -31,10 +32,9 @@ def streams(n_parts: int = 4, variance: float = 1.0) -> Figure:
     Raises:
         ValueError: more parts than there are colours, or none; a variance that is not positive.
     """
-    if not 1 <= n_parts < len(_COLOURS):
-        raise ValueError(f"n_parts is {n_parts}; it must be 1 to {len(_COLOURS) - 1}")
-    if not variance > 0:
-        raise ValueError(f"variance is {variance}; it must be positive")
+    most = len(_COLOURS) - 1
+    require("n_parts", n_parts, lambda n: 1 <= n <= most, f"between 1 and {most}")
+    require("variance", variance, lambda v: v > 0, "above 0")
     tops = 1 + n_parts * variance, 1 + variance
     with plots.style():
         figure, panels = plt.subplots(
@@ -57,7 +57,8 @@ def _draw(axes: Axes, n_parts: int, variance: float, top: float, is_post: bool) 
         passed = written / written.sum() if is_post else written
         bands += [bands[-1], written, written, passed]
         xs += [part + at for at in (0.42, 0.52, 0.66, 0.74)]
-        _part(axes, part, bands[-4].sum(), written.sum(), top + 0.85, is_post)
+        read = float(bands[-4].sum())
+        _part(axes, float(part), read, float(written.sum()), top + 0.85, is_post)
     bands.append(bands[-1])
     xs.append(n_parts + 0.1)
     axes.stackplot(xs, np.transpose(bands), colors=_COLOURS, edgecolor="white", lw=0.8)

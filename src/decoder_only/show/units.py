@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from torch import Tensor
 
+from decoder_only.engine.checks import require
 from decoder_only.show import plots
 
 __all__ = ["unit"]
@@ -24,10 +25,10 @@ _CELL = 0.56
 
 def unit(
     n: Float[Tensor, "d"],
-    key: Float[Tensor, "d"],
-    value: Float[Tensor, "d"],
+    key: Float[Tensor, "_"],
+    value: Float[Tensor, "_"],
     *,
-    gate: Float[Tensor, "d"] | None = None,
+    gate: Float[Tensor, "_"] | None = None,
 ) -> Figure:
     """Draw one unit of an MLP: its key met by the stream, an activation, its value written.
 
@@ -41,10 +42,10 @@ def unit(
     Raises:
         ValueError: the vectors differ in length.
     """
-    vectors = [n, key, value] + ([] if gate is None else [gate])
-    lengths = {len(vector) for vector in vectors}
-    if len(lengths) > 1:
-        raise ValueError(f"the vectors have lengths {sorted(lengths)}; give equal ones")
+    others = {"key": key, "value": value, "gate": n if gate is None else gate}
+    for name, vector in others.items():
+        wanted = f"{len(n)} numbers, as many as n"
+        require(name, len(vector), len(n).__eq__, wanted)
     signal = float(n @ key)
     with plots.style():
         figure, axes = plt.subplots(figsize=(plots.WIDTH, 2.7))
