@@ -1,6 +1,6 @@
 """Which settings learn a small language best in a few minutes on a CPU.
 
-    python benchmarks/recipe.py vocabulary context rates shape heads batch schedule tables adamw seeds
+    python benchmarks/recipe.py vocabulary rates shape heads batch schedule tables adamw seeds
 
 Each experiment varies one thing around the recipe that stands in `BASE`, and every run gets the
 same processor time on one thread: the number of steps follows from how long a step takes. What
@@ -97,6 +97,9 @@ def shape() -> Iterator[Point]:
         (96, 4, 3),
         (128, 3, 4),
         (128, 5, 4),
+        (96, 3, 3),
+        (128, 2, 4),
+        (128, 3, 8),
     ):
         yield replace(BASE, d_model=d_model, n_layers=n_layers, n_heads=n_heads)
 

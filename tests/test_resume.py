@@ -316,7 +316,8 @@ def test_a_log_that_was_cut_short_is_mended(tmp_path):
     lines = [json.dumps({"step": n, "loss": 1.0}) + "\n" for n in range(1, 6)]
     (run / "log.jsonl").write_text("".join(lines) + '{"step": 6, "lo')
     assert [r["step"] for r in read_log(run)] == [1, 2, 3, 4, 5]
-    assert [r["step"] for r in cut_log(run, step=3)] == [1, 2, 3]
+    cut_log(run, step=3)
+    assert [r["step"] for r in read_log(run)] == [1, 2, 3]
     assert (run / "log.jsonl").read_text() == "".join(lines[:3])
 
 
@@ -587,3 +588,15 @@ def test_those_who_begin_at_once_get_folders_of_their_own(tmp_path):
         thread.join()
     assert sorted(path.name for path in found) == [f"name-{n}" for n in range(1, 9)]
     assert all(path.is_dir() for path in found)
+
+
+def test_a_folder_that_another_process_makes_first_is_not_taken(tmp_path, monkeypatch):
+    real = Path.mkdir
+
+    def late(path, *arguments, **settings):
+        if path.name == "stories-1" and not path.exists():
+            real(path)  # the other one, between a look and the making
+        real(path, *arguments, **settings)
+
+    monkeypatch.setattr(Path, "mkdir", late)
+    assert checkpoint.new_folder(tmp_path, "stories").name == "stories-2"

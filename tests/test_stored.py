@@ -74,6 +74,23 @@ def test_the_model_has_learned_its_language():
     assert 0.005 < gap < 0.025
 
 
+def test_the_small_model_was_kept_as_it_grew():
+    language = StoryLanguage.hamlet()
+    stories = list(islice(language.stories(split="validation", seed=0), 40))
+    gaps = []
+    for step in (None, 1024, 64, 2):
+        saved = load_model("hamlet", step)
+        assert saved.step == (step or 4096)
+        nats = language.floor(stories).nats
+        corpus = document_corpus(stories, saved.tokenizer, nats=nats)
+        loss = evaluate(saved.model, corpus).loss
+        gaps.append(bits_per_byte(loss - corpus.floor, corpus.bytes_per_token))
+    assert gaps == sorted(gaps)
+    assert 0.01 < gaps[0] < 0.03
+    with pytest.raises(ValueError, match=r"step=3 cannot work: .*: 2, 4, 8, .*, 4096"):
+        load_model("hamlet", 3)
+
+
 def test_another_model_is_refused():
     with pytest.raises(ValueError, match=r"name='half' cannot work: .*one of full"):
         load_model("half")

@@ -6,7 +6,8 @@
 settings and the seed; the log becomes a table of its evaluations; the weights are rounded to
 bfloat16. How each stored model was trained:
 
-    full   python benchmarks/story_model.py
+    full     python benchmarks/story_model.py
+    hamlet   python benchmarks/trajectory.py
 """
 
 import csv
@@ -19,6 +20,8 @@ import torch
 from decoder_only.engine import checkpoint, log
 from decoder_only.stored import FOLDER, load_model
 
+EVALUATIONS = "evaluations.csv"
+
 
 def main() -> None:
     if len(sys.argv) != 3:
@@ -29,18 +32,27 @@ def main() -> None:
     for name in (checkpoint.CONFIG, checkpoint.TOKENIZER):
         copyfile(run / name, folder / name)
     checkpoint.save(folder, saved.model.to(torch.bfloat16), step=saved.step)
-    columns = ("step", "validation_loss", "floor", "bits_per_byte", "seconds")
-    with (folder / "evaluations.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, columns, extrasaction="ignore")
-        table.writeheader()
-        table.writerows(
-            record for record in log.read_log(run) if "validation_loss" in record
-        )
+    kept = sorted(run.glob("weights-*.safetensors"))
+    if kept:  # by benchmarks/trajectory.py, which measured them, too
+        for path in (*kept, run / EVALUATIONS):
+            copyfile(path, folder / path.name)
+    else:
+        write_evaluations(run, folder / EVALUATIONS)
     stored = load_model(sys.argv[2])
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(
         f"{stored.model.count_parameters():,} parameters, step {stored.step}, {size:,} bytes"
     )
+
+
+def write_evaluations(run: Path, path: Path) -> None:
+    columns = ("step", "validation_loss", "floor", "bits_per_byte", "seconds")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, columns, extrasaction="ignore")
+        table.writeheader()
+        table.writerows(
+            record for record in log.read_log(run) if "validation_loss" in record
+        )
 
 
 if __name__ == "__main__":

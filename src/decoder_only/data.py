@@ -1,7 +1,7 @@
 """Text into token arrays, and token arrays into batches.
 
-A corpus is one long array of token ids. A model that sees ``ids[i : i + S]`` is asked for
-``ids[i + 1 : i + S + 1]``: the targets are the inputs moved by one.
+A corpus is one long array of token ids. A model that sees `ids[i : i + S]` is asked for
+`ids[i + 1 : i + S + 1]`: the targets are the inputs moved by one.
 
 Two rules make a run repeatable and its loss comparable:
 
@@ -99,12 +99,12 @@ class Corpus:
     """Token ids, where documents begin in them, and what they stand for.
 
     Attributes:
-        ids: (N,) unsigned integers. ``ids[0]`` is context only; the N - 1 others are targets.
-        starts: Positions of the end-of-text tokens that precede the documents, ascending from 0,
-            for a corpus of documents that end in ``ids[-1]``, one more end of text. None for
+        ids: (N,) unsigned integers. `ids[0]` is context only; the N - 1 others are targets.
+        starts: positions of the end-of-text tokens that precede the documents, ascending from 0,
+            for a corpus of documents that end in `ids[-1]`, one more end of text. None for
             running text.
         n_bytes: UTF-8 bytes of the text, end-of-text markers not counted.
-        nats: The exact negative log-probability of all documents, where a language knows it.
+        nats: the exact negative log-probability of all documents, where a language knows it.
     """
 
     ids: np.ndarray
@@ -142,17 +142,17 @@ class Corpus:
 def document_corpus(
     documents: Iterable[str], tokenizer: Tokenizer, *, nats: float | None = None
 ) -> Corpus:
-    """Documents as ``| d1 | d2 | … |``, where the bar is the end-of-text token.
+    """Documents as `| d1 | d2 | … |`, where the bar is the end-of-text token.
 
     Training rows begin at a bar, so that a model sees documents from their beginning.
 
     Args:
-        documents: Texts that stand for themselves, such as stories.
-        tokenizer: Its special tokens must hold ``<|endoftext|>``.
-        nats: The exact negative log-probability of all documents together, if known.
+        documents: texts that stand for themselves, such as stories.
+        tokenizer: its special tokens must hold `<|endoftext|>`.
+        nats: the exact negative log-probability of all documents together, if known.
 
     Raises:
-        ValueError: No documents, or a tokenizer without an end-of-text token.
+        ValueError: no documents, or a tokenizer without an end-of-text token.
     """
     parts, n_bytes = _encoded(documents, tokenizer)
     ends = np.cumsum([len(part) for part in parts])
@@ -165,13 +165,13 @@ def document_corpus(
 
 
 def text_corpus(texts: str | Sequence[str], tokenizer: Tokenizer) -> Corpus:
-    """Running text: ``| text``, or ``| text | text …`` where there are several.
+    """Running text: `| text`, or `| text | text …` where there are several.
 
-    A text that holds the marker ``<|endoftext|>`` counts as several. Training rows begin
+    A text that holds the marker `<|endoftext|>` counts as several. Training rows begin
     anywhere.
 
     Raises:
-        ValueError: No text at all, or a tokenizer without an end-of-text token.
+        ValueError: no text at all, or a tokenizer without an end-of-text token.
     """
     texts = [texts] if isinstance(texts, str) else texts
     pieces = (piece for text in texts for piece in text.split(END_OF_TEXT) if piece)
@@ -210,11 +210,11 @@ def story_corpora(
     """Training and validation stories of a language, the latter with its exact score.
 
     Args:
-        language: Writes disjoint training and validation stories, and scores a story.
-        tokenizer: Turns stories into ids.
-        n_train: Number of training stories.
-        n_validation: Number of validation stories.
-        seed: Which training stories. The validation stories are always the same, so that all
+        language: writes disjoint training and validation stories, and scores a story.
+        tokenizer: turns stories into ids.
+        n_train: number of training stories.
+        n_validation: number of validation stories.
+        seed: which training stories. The validation stories are always the same, so that all
             runs are measured on one set.
         progress: show a bar on stderr.
     """
@@ -238,11 +238,11 @@ def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
     """A text cut in two by position: the beginning to train on, the end to validate on.
 
     Args:
-        text: The whole.
-        train_share: Share of its bytes to train on; the cut is where a character begins.
+        text: the whole.
+        train_share: share of its bytes to train on; the cut is where a character begins.
 
     Raises:
-        ValueError: The share is not between 0 and 1, or a part would be empty.
+        ValueError: the share is not between 0 and 1, or a part would be empty.
     """
     require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
     content = text.encode()
@@ -256,7 +256,7 @@ def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
 
 
 def next_character(content: bytes, at: int) -> int:
-    """The first place in UTF-8 text, from ``at`` on, where a character begins."""
+    """The first place in UTF-8 text, from `at` on, where a character begins."""
     while at < len(content) and content[at] & 0xC0 == 0x80:
         at += 1
     return at
@@ -284,16 +284,16 @@ def training_batch(
     into random bits. NumPy promises its raw bits for all versions and platforms.
 
     Args:
-        batch_size: Rows of the global batch, over all processes.
+        batch_size: rows of the global batch, over all processes.
         context_length: S, the tokens of a row.
-        seed: Which run, 0 or more.
-        step: Which step of the run, 0 or more.
-        rank: This process takes rows ``rank, rank + n_ranks, …`` of the global batch.
-        n_ranks: Number of processes that share the batch.
-        device: Where the batch is wanted; the CPU by default.
+        seed: which run, 0 or more.
+        step: which step of the run, 0 or more.
+        rank: this process takes rows `rank, rank + n_ranks, …` of the global batch.
+        n_ranks: number of processes that share the batch.
+        device: where the batch is wanted; the CPU by default.
 
     Raises:
-        ValueError: A running text that is shorter than a row.
+        ValueError: a running text that is shorter than a row.
     """
     draws = np.random.Philox(key=[seed, step]).random_raw(batch_size)[rank::n_ranks]
     offsets = np.arange(context_length + 1)
@@ -328,13 +328,13 @@ def evaluation_batches(
 
     Running text is cut into consecutive windows. Documents are packed whole: a window ends before
     the first document that does not fit in full, and what is left of it is padding, whose targets
-    are ``IGNORED``. A document that is longer than a window is cut, and the model reads its
+    are `IGNORED`. A document that is longer than a window is cut, and the model reads its
     pieces as if each stood alone.
 
     Args:
-        batch_size: Rows of a batch, at most.
+        batch_size: rows of a batch, at most.
         context_length: S, the tokens of a row.
-        rank, n_ranks: This process takes batches ``rank, rank + n_ranks, …``. All get equally
+        rank, n_ranks: this process takes batches `rank, rank + n_ranks, …`. All get equally
             many, because a sharded model can only be asked by all processes together.
 
     Yields:
@@ -370,8 +370,8 @@ def read_text(path: str | Path) -> str:
     """The text of a UTF-8 file.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is a folder, a device or a pipe, is empty, too large for memory, or is not
+        FileNotFoundError: there is no such file.
+        ValueError: it is a folder, a device or a pipe, is empty, too large for memory, or is not
             UTF-8.
     """
     path = Path(path)
@@ -394,12 +394,12 @@ def read_chunks(
     """The UTF-8 text of an open file, line ends as they are, in pieces.
 
     Args:
-        file: Open for reading bytes.
-        name: What an error calls it.
-        first, last: From which byte on, and up to which; by default all.
+        file: open for reading bytes.
+        name: what an error calls it.
+        first, last: from which byte on, and up to which; by default all.
 
     Raises:
-        ValueError: It is not UTF-8.
+        ValueError: it is not UTF-8.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     file.seek(first)
@@ -420,8 +420,8 @@ def check_text_file(path: Path) -> None:
     """Refuse what is not a file, before it is opened: a device may never end, a pipe may hang.
 
     Raises:
-        FileNotFoundError: There is nothing there.
-        ValueError: It is a folder, a device or a pipe.
+        FileNotFoundError: there is nothing there.
+        ValueError: it is a folder, a device or a pipe.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist (looked in {Path.cwd()})")
@@ -441,7 +441,7 @@ def text_files(folder: Path) -> list[Path]:
     """The .txt and .md files in a folder, at any depth, in the order of their paths.
 
     Raises:
-        FileNotFoundError: There are none.
+        FileNotFoundError: there are none.
     """
     names = sorted(path.relative_to(folder) for path in folder.rglob("*"))
     visible = [
@@ -462,26 +462,22 @@ def tiny_shakespeare(
 ) -> str:
     """40,000 lines of Shakespeare in one file of 1.1 MB (Karpathy, 2015).
 
-    Looks for ``tinyshakespeare.txt`` in the folder that the environment variable
-    ``DECODER_ONLY_DATA`` names, then in the cache, and else downloads it into the cache. The
+    Looks for `tinyshakespeare.txt` in the folder that the environment variable
+    `DECODER_ONLY_DATA` names, then in the cache, and else downloads it into the cache. The
     checksum is verified every time.
 
     Args:
-        cache: Folder for the downloaded file; by default ``decoder-only`` in the user's cache
+        cache: folder for the downloaded file; by default `decoder-only` in the user's cache
             folder.
-        url: Where it is downloaded from.
+        url: where it is downloaded from.
 
     Raises:
-        ValueError: The file that was found or downloaded is not the expected one.
-        OSError: It was not found, and cannot be downloaded.
+        ValueError: the file that was found or downloaded is not the expected one.
+        OSError: it was not found, and cannot be downloaded.
     """
     name = "tinyshakespeare.txt"
-    if cache is None:
-        cache = (
-            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-            / "decoder-only"
-        )
-    cached = Path(cache) / name
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cached = Path(cache or home / "decoder-only") / name
     named = os.environ.get("DECODER_ONLY_DATA")
     candidates = ([Path(named) / name] if named else []) + [cached]
     for path in candidates:

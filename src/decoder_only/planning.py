@@ -47,26 +47,25 @@ def shape_for(
             **MODERN,
         )
 
-    best = None
+    def ugliness(shape: GPTConfig) -> float:
+        miss = sum(count_parameters(shape).values()) / n_parameters
+        stretch = shape.d_model / shape.n_layers / 64
+        return abs(math.log(stretch)) + 4 * abs(math.log(miss))
+
+    shapes = []
     for d_model in range(64, 64 * 1024, 64):
-        rest = n_parameters - vocab_size * d_model
-        n_layers = round(rest / (12 * d_model**2))
-        if rest <= 0 or n_layers < 1:
+        n_layers = round((n_parameters - vocab_size * d_model) / (12 * d_model**2))
+        if n_layers < 1:
             break
-        if n_layers >= 2**16:  # which `GPTConfig` refuses
-            continue
-        found = config(d_model, n_layers)
-        miss = sum(count_parameters(found).values()) / n_parameters
-        ugliness = abs(math.log(d_model / n_layers / 64)) + 4 * abs(math.log(miss))
-        if best is None or ugliness < best[0]:
-            best = ugliness, found
-    if best is None:
+        if n_layers < 2**16:  # which `GPTConfig` asks for
+            shapes.append(config(d_model, n_layers))
+    if not shapes:
         smallest = sum(count_parameters(config(64, 1)).values())
         raise ValueError(
             f"no model with {vocab_size} tokens has {n_parameters:.3g} parameters; the smallest "
             f"has {smallest:,}; ask for more, or take a smaller vocabulary"
         )
-    return best[1]
+    return min(shapes, key=ugliness)
 
 
 @dataclass(frozen=True, kw_only=True)

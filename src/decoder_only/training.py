@@ -229,9 +229,8 @@ def train(
         while state.step < config.steps:
             share = config.share(state.step)
             set_learning_rate(state.optimizers, share)
-            hardware.seed_generators(
-                config.seed, state.step, process.rank
-            )  # of dropout
+            # From these dropout draws.
+            hardware.seed_generators(config.seed, state.step, process.rank)
             result = _step(state, train_data)
             monitor.note_step(result, config.learning_rate * share)
             interrupted = stop(state.step)
@@ -704,10 +703,11 @@ def _monitor(
     """A monitor that knows what happened before the state."""
     process, history = state.process, state.history
     writes = run is not None and process.is_first
+    if writes:
+        log.cut_log(run, step=state.step)
     if run is not None:
-        read = partial(log.cut_log, step=state.step)
         history.recall(
-            read(run) if writes else log.read_log(run),
+            log.read_log(run),
             n_steps=state.step,
             bytes_per_token=corpus.bytes_per_token,
             floor=corpus.floor,

@@ -28,7 +28,7 @@ COMMANDS = {
     "prepare": "Turn text of any size into tokens, once, from which `train --text` then reads.",
     "train": "Train a model, and let it write.",
     "sample": "Let a trained model write.",
-    "plot": "Draw the losses of runs in one figure.",
+    "plot": "Draw the losses of runs in one figure, and the norms of their gradients.",
     "plan": "Say what to train with what there is, and what it costs; nothing is trained.",
     "info": "Count a model: its parameters, operations and bytes, and how a run went.",
     "export": "Write a run's model as a folder that Hugging Face's transformers opens.",

@@ -18,7 +18,7 @@ def plot(
     *,
     out: Annotated[Path, option("FILE", "runs.png")] = Path("runs.png"),
 ) -> None:
-    """Draw the losses of runs in one figure, and below them the norms of their gradients.
+    """Draw the losses of runs in one figure, and the norms of their gradients.
 
     Args:
         runs: Folders of the runs.

@@ -28,7 +28,7 @@ PROMPT = "Once there was a"
 def train(
     *,
     text: Annotated[Path | None, option("FILE", "none, the stories")] = None,
-    language: Annotated[str | None, option("NAME", "full")] = None,
+    language: Annotated[str | None, option("NAME", "hamlet")] = None,
     stories: Annotated[int | None, option("N", "the recipe's")] = None,
     recipe: Annotated[str | None, option("NAME", aliases=["--preset"])] = None,
     resume: Annotated[Path | None, option("DIR", "none, a new run")] = None,

@@ -70,7 +70,7 @@ def process_group(device_type: str) -> Iterator[Process]:
             f"WORLD_SIZE={given['WORLD_SIZE']} is set in the environment, but {missing[0]} is not "
             "a number; start several processes with torchrun, or one with WORLD_SIZE unset"
         )
-    process = Process(*(int(given[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+    process = Process(*(int(number) for number in given.values()))
     if device_type == "cuda":
         torch.cuda.set_device(process.local_rank)
     dist.init_process_group("nccl" if device_type == "cuda" else "gloo")

@@ -35,8 +35,8 @@ def read_log(folder: AnyPath) -> list[dict[str, object]]:
     return records
 
 
-def cut_log(folder: AnyPath, *, step: int) -> list[dict[str, object]]:
-    """Take back what the log says of later steps, and return the rest.
+def cut_log(folder: AnyPath, *, step: int) -> None:
+    """Take back what the log says of later steps.
 
     Damaged lines are moved to a file beside it, with a warning.
     """
@@ -53,7 +53,6 @@ def cut_log(folder: AnyPath, *, step: int) -> list[dict[str, object]]:
     content = "".join(json.dumps(record) + "\n" for record in kept).encode()
     if content != b"".join(lines):
         write_atomically(path, content)
-    return kept
 
 
 def append_log(folder: AnyPath, *records: Mapping[str, object]) -> None:

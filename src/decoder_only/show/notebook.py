@@ -205,7 +205,7 @@ def show_tokens(
 
     Args:
         pieces: the tokens' texts, whose concatenation is the text; bytes where a token may hold
-            part of a character (``token_bytes`` of a tokenizer).
+            part of a character (`token_bytes` of a tokenizer).
         ids: their ids, shown beneath; as many as there are pieces.
 
     Returns:

@@ -1,0 +1,253 @@
+"""Is it worth having several heads, and do they need keys of their own?
+
+    python benchmarks/trials/heads.py rates seeds longer
+
+Models of width 64 and two blocks learn the stories of the hamlet with AdamW and a cosine schedule.
+The arms have H = 1, 2, 4, 8 heads, and, with four, G = 4, 2, 1 heads of keys and values. All have
+the same number of parameters: what sharing saves goes into the MLPs. `rates` doubles and halves
+each arm's learning rate, with seed 0, until the best lies between two others; `seeds` runs that
+rate with three fresh seeds; `longer` runs one of them for four times the steps with 1, 4 and 8
+heads, an illustration of whether more heads take more time to be of use. What would count against
+several heads: that one head does as well, within the standard error. Rows of training begin where
+a story begins, so what lies 128 tokens into it or more is only measured, in pieces: a handicap that
+is the same for all arms.
+
+Of each model the table also has how far two heads of a block differ, trained and before: the share
+of weight that would have to move to make them alike (total variation), on 32 held-out rows; and
+the largest share of its weight that any head gives to the token before, and, on random tokens that
+are said twice, to the one that followed the last time.
+
+Runs that stand in the table are not made again. Chapter 4 reads it and repeats one of its rows.
+"""
+
+import functools
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import torch
+import tyro
+from jaxtyping import Float
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from provenance import collect, write_results
+from tables import append, key, read
+
+from decoder_only import stored
+from decoder_only.attention import attention_weights
+from decoder_only.config import GPTConfig
+from decoder_only.data import Corpus, story_corpora
+from decoder_only.model import GPT
+from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import TrainConfig, train
+
+TABLE = stored.FOLDER / "trials" / "heads.csv"
+WIDTH, DEPTH, CONTEXT, VOCABULARY = 64, 2, 128, 512
+SEEDS, STEPS = (1, 2, 3), 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One run, by what sets it apart from the others."""
+
+    n_heads: int
+    n_kv_heads: int
+    steps: int = STEPS
+    learning_rate: float = 8e-3
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Point):
+    """A run and what came of it: the loss in nats per token, on stories that were held out."""
+
+    d_mlp: int
+    parameters: int
+    loss: float
+    floor: float
+    differ: float | None
+    differ_before: float | None
+    previous: float
+    repeated: float
+    processor_seconds: float
+
+
+ARMS = [
+    *(Point(n_heads=n, n_kv_heads=n) for n in (1, 2, 4, 8)),
+    *(Point(n_heads=4, n_kv_heads=n) for n in (2, 1)),
+]
+
+
+@functools.cache
+def material() -> tuple[BytePairTokenizer, Corpus, Corpus]:
+    """A tokenizer, stories to learn from, and 60 to be measured on."""
+    language = StoryLanguage.hamlet()
+    some = islice(language.stories(split="train", seed=0), 1000)
+    tokenizer = BytePairTokenizer.train(some, VOCABULARY)
+    corpora = story_corpora(language, tokenizer, n_train=3000, n_validation=60)
+    return tokenizer, *corpora
+
+
+def rates(rows: list[dict[str, str]]) -> Iterator[Point]:
+    """What is still to be tried before every arm's best rate lies between two others."""
+    for arm in ARMS:
+        tried = scores(rows, arm)
+        middle = min(tried, key=tried.get, default=arm.learning_rate)
+        for rate in (middle, middle / 2, 2 * middle):
+            if rate not in tried:
+                yield replace(arm, learning_rate=rate)
+
+
+def seeds(rows: list[dict[str, str]]) -> Iterator[Point]:
+    for seed in SEEDS:
+        for arm in ARMS:
+            tried = scores(rows, arm)
+            yield replace(arm, learning_rate=min(tried, key=tried.get), seed=seed)
+
+
+def longer(rows: list[dict[str, str]]) -> Iterator[Point]:
+    for point in seeds(rows):
+        if point.seed == SEEDS[0] and point.n_kv_heads == point.n_heads != 2:
+            yield replace(point, steps=4 * STEPS)
+
+
+EXPERIMENTS = {each.__name__: each for each in (rates, seeds, longer)}
+
+
+def scores(rows: list[dict[str, str]], arm: Point) -> dict[float, float]:
+    """The loss at each rate that was tried for an arm."""
+    return {
+        float(row["learning_rate"]): float(row["loss"])
+        for row in rows
+        if key(row | {"learning_rate": arm.learning_rate}, Point)
+        == key(asdict(arm), Point)
+    }
+
+
+def configuration(point: Point) -> GPTConfig:
+    """The model of an arm; its MLPs take what sharing keys and values saves."""
+    head_dim = WIDTH // point.n_heads
+    saved = (point.n_heads - point.n_kv_heads) * head_dim
+    return GPTConfig(
+        vocab_size=VOCABULARY,
+        context_length=CONTEXT,
+        d_model=WIDTH,
+        n_layers=DEPTH,
+        n_heads=point.n_heads,
+        n_kv_heads=point.n_kv_heads,
+        d_mlp=4 * WIDTH + saved,
+        positions="rotary",
+        norm="rms",
+        bias=False,
+    )
+
+
+@torch.no_grad()
+def weights(model: GPT, ids: Tensor) -> list[Float[Tensor, "b h s t"]]:
+    """The attention weights of every block."""
+    found, x = [], model.embedding(ids)
+    for block in model.blocks:
+        query, keys, _ = block.attention.project(block.attention_norm(x))
+        found.append(attention_weights(query, keys))
+        x = block(x)
+    return found
+
+
+def differ(model: GPT, ids: Tensor) -> float | None:
+    """Total variation between the weights of two heads of a block, on average; 0 is alike."""
+    if model.config.n_heads == 1:
+        return None
+    apart = []
+    for maps in weights(model, ids):
+        pairs = torch.combinations(torch.arange(maps.shape[1])).T
+        first, second = (maps[:, of] for of in pairs)
+        apart.append((first - second).abs().sum(-1).mean() / 2)
+    return round(torch.stack(apart).mean().item(), 4)
+
+
+def previous(model: GPT, ids: Tensor) -> float:
+    """The largest share that a head gives to the token before."""
+    shares = [maps.diagonal(-1, 2, 3).mean((0, 2)) for maps in weights(model, ids)]
+    return round(torch.cat(shares).max().item(), 4)
+
+
+def repeated(model: GPT) -> float:
+    """On random tokens that are said twice: the largest share for what followed the last time."""
+    generator, half = torch.Generator().manual_seed(0), CONTEXT // 2
+    once = torch.randint(VOCABULARY - 1, (32, half), generator=generator)
+    maps = weights(model, torch.cat([once, once], dim=1))
+    shares = [each.diagonal(1 - half, 2, 3)[..., :-1].mean((0, 2)) for each in maps]
+    return round(torch.cat(shares).max().item(), 4)
+
+
+def measure(point: Point) -> Row:
+    """Make one run."""
+    _, corpus, validation = material()
+    model = GPT(
+        configuration(point), generator=torch.Generator().manual_seed(point.seed)
+    )
+    rows = torch.from_numpy(validation.ids[: 32 * CONTEXT].astype("int64"))
+    ids = rows.view(32, CONTEXT)
+    before = differ(model, ids)
+    training = TrainConfig(
+        steps=point.steps,
+        batch_size=8,
+        learning_rate=point.learning_rate,
+        warmup_steps=point.steps // 10,
+        seed=point.seed,
+    )
+    began = time.process_time()
+    final = train(model, corpus, validation, training).final
+    seconds = time.process_time() - began
+    model.eval()
+    return Row(
+        **asdict(point),
+        d_mlp=model.config.d_mlp,
+        parameters=model.count_parameters(),
+        loss=round(final.loss, 5),
+        floor=round(validation.floor, 5),
+        differ=differ(model, ids),
+        differ_before=before,
+        previous=previous(model, ids),
+        repeated=repeated(model),
+        processor_seconds=round(seconds, 1),
+    )
+
+
+def main(
+    experiments: tyro.conf.Positional[tuple[Literal["rates", "seeds", "longer"], ...]],
+) -> None:
+    """Make the runs of some experiments that have not been made yet.
+
+    Args:
+        experiments: which, in this order.
+    """
+    torch.set_num_threads(1)
+    for name in experiments:
+        while left := remaining(EXPERIMENTS[name](read(TABLE))):
+            for point in left:
+                row = measure(point)
+                append(TABLE, row)
+                print(row, flush=True)
+    rows = read(TABLE)
+    seconds = sum(float(row["processor_seconds"]) for row in rows)
+    provenance = collect(packages=["torch", "numpy", "tiktoken"])
+    about = {"provenance": provenance, "runs": len(rows)}
+    write_results(
+        TABLE.with_suffix(".json"), about | {"processor seconds": round(seconds)}
+    )
+
+
+def remaining(points: Iterator[Point]) -> list[Point]:
+    done = {key(row, Point) for row in read(TABLE)}
+    return [point for point in points if key(asdict(point), Point) not in done]
+
+
+if __name__ == "__main__":
+    sys.exit(tyro.cli(main))

@@ -1,0 +1,213 @@
+"""Do scores have to be divided by the root of K for a model to learn?
+
+    python benchmarks/trials/scaling_of_scores.py rates seeds
+
+Models of width 64, two blocks and one head of K = 64 learn the stories of the hamlet with AdamW.
+An arm is a start and a scale. The start is GPT-2's, whose weights are so small that scores hardly
+differ, or "unit": query and key matrices are enlarged until queries and keys have components of
+variance 1, as the argument for the root supposes. The scale is that on the dot products: divided
+by the root of K, as they come, or multiplied by the root.
+
+`rates` doubles and halves each arm's learning rate, with seed 0, until the best lies between two
+others; `seeds` runs that rate with four fresh seeds. What would count against the division: that,
+from the unit start, scores as they come learn as well within the standard error. What would count
+against the argument: that they learn worse from GPT-2's start, too. Rows of training begin where a
+story begins, so what lies 128 tokens into it or more is only measured, in pieces: a handicap that
+is the same for all arms.
+
+Each row has, for the model before its first step, the standard deviation of the scores of the first
+block on held-out stories, and the mean largest weight of a row.
+
+Runs that stand in the table are not made again. Chapter 3 reads it and repeats one of its rows.
+"""
+
+import functools
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import torch
+import tyro
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from provenance import collect, write_results
+from tables import append, key, read
+
+from decoder_only import stored
+from decoder_only.attention import attention_weights
+from decoder_only.config import GPTConfig
+from decoder_only.data import Corpus, story_corpora
+from decoder_only.model import GPT
+from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import TrainConfig, train
+
+TABLE = stored.FOLDER / "trials" / "scaling_of_scores.csv"
+WIDTH, CONTEXT, VOCABULARY = 64, 128, 512
+SEEDS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One run, by what sets it apart from the others. The scale is the power of K."""
+
+    start: str
+    power: float
+    steps: int = 300
+    learning_rate: float = 8e-3
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Point):
+    """A run and what came of it: the loss in nats per token, on stories that were held out."""
+
+    score_std: float
+    largest_weight: float
+    loss: float
+    floor: float
+    processor_seconds: float
+
+
+ARMS = [
+    Point(start="unit", power=-0.5),
+    Point(start="unit", power=0.0),
+    Point(start="unit", power=0.5),
+    Point(start="gpt2", power=-0.5),
+    Point(start="gpt2", power=0.0),
+]
+
+
+@functools.cache
+def material() -> tuple[Corpus, Corpus]:
+    """Stories to learn from, and 60 to be measured on."""
+    language = StoryLanguage.hamlet()
+    some = islice(language.stories(split="train", seed=0), 1000)
+    tokenizer = BytePairTokenizer.train(some, VOCABULARY)
+    return story_corpora(language, tokenizer, n_train=3000, n_validation=60)
+
+
+def rates(rows: list[dict[str, str]]) -> Iterator[Point]:
+    """What is still to be tried before every arm's best rate lies between two others."""
+    for arm in ARMS:
+        tried = scores(rows, arm)
+        middle = min(tried, key=tried.get, default=arm.learning_rate)
+        for rate in (middle, middle / 2, 2 * middle):
+            if rate not in tried:
+                yield replace(arm, learning_rate=rate)
+
+
+def seeds(rows: list[dict[str, str]]) -> Iterator[Point]:
+    for seed in SEEDS:
+        for arm in ARMS:
+            tried = scores(rows, arm)
+            yield replace(arm, learning_rate=min(tried, key=tried.get), seed=seed)
+
+
+EXPERIMENTS = {each.__name__: each for each in (rates, seeds)}
+
+
+def scores(rows: list[dict[str, str]], arm: Point) -> dict[float, float]:
+    """The loss at each rate that was tried for an arm."""
+    return {
+        float(row["learning_rate"]): float(row["loss"])
+        for row in rows
+        if key(row | {"learning_rate": arm.learning_rate}, Point)
+        == key(asdict(arm), Point)
+    }
+
+
+def build(point: Point) -> GPT:
+    """The model of an arm as it starts."""
+    config = GPTConfig(
+        vocab_size=VOCABULARY,
+        context_length=CONTEXT,
+        d_model=WIDTH,
+        n_layers=2,
+        n_heads=1,
+        positions="rotary",
+        norm="rms",
+        bias=False,
+        attention_scale=WIDTH**point.power,
+    )
+    model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
+    if point.start == "unit":
+        for block in model.blocks:
+            for linear in (block.attention.query, block.attention.key):
+                # What it reads is normalized, so that variance 1 / D gives variance 1.
+                linear.weight.data *= WIDTH**-0.5 / linear.weight.data.std()
+    return model
+
+
+@torch.no_grad()
+def before(model: GPT, ids: Tensor) -> tuple[float, float]:
+    """Standard deviation of the scores, and the mean largest weight, in the first block."""
+    attention = model.blocks[0].attention
+    read = model.blocks[0].attention_norm(model.embedding(ids))
+    query, keys, _ = attention.project(read)
+    products = attention.scale * query @ keys.mT
+    largest = attention_weights(query, keys, scale=attention.scale).amax(-1)
+    return round(products.std().item(), 4), round(largest.mean().item(), 4)
+
+
+def measure(point: Point) -> Row:
+    """Make one run."""
+    corpus, validation = material()
+    model = build(point)
+    rows = torch.from_numpy(validation.ids[: 32 * CONTEXT].astype("int64"))
+    spread, largest = before(model, rows.view(32, CONTEXT))
+    training = TrainConfig(
+        steps=point.steps,
+        batch_size=8,
+        learning_rate=point.learning_rate,
+        warmup_steps=point.steps // 10,
+        seed=point.seed,
+    )
+    began = time.process_time()
+    final = train(model, corpus, validation, training).final
+    return Row(
+        **asdict(point),
+        score_std=spread,
+        largest_weight=largest,
+        loss=round(final.loss, 5),
+        floor=round(validation.floor, 5),
+        processor_seconds=round(time.process_time() - began, 1),
+    )
+
+
+def main(
+    experiments: tyro.conf.Positional[tuple[Literal["rates", "seeds"], ...]],
+) -> None:
+    """Make the runs of some experiments that have not been made yet.
+
+    Args:
+        experiments: which, in this order.
+    """
+    torch.set_num_threads(1)
+    for name in experiments:
+        while left := remaining(EXPERIMENTS[name](read(TABLE))):
+            for point in left:
+                row = measure(point)
+                append(TABLE, row)
+                print(row, flush=True)
+    rows = read(TABLE)
+    seconds = sum(float(row["processor_seconds"]) for row in rows)
+    provenance = collect(packages=["torch", "numpy", "tiktoken"])
+    about = {"provenance": provenance, "runs": len(rows)}
+    write_results(
+        TABLE.with_suffix(".json"), about | {"processor seconds": round(seconds)}
+    )
+
+
+def remaining(points: Iterator[Point]) -> list[Point]:
+    done = {key(row, Point) for row in read(TABLE)}
+    return [point for point in points if key(asdict(point), Point) not in done]
+
+
+if __name__ == "__main__":
+    sys.exit(tyro.cli(main))

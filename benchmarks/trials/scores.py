@@ -1,0 +1,197 @@
+"""Dot products, divided or not, and additive scores: which learn to look back, as K grows?
+
+    python benchmarks/trials/scores.py rates seeds
+
+One head answers the quiz of chapter 3: the first of forty-two tokens is one of sixteen plants,
+forty random words follow, the last token asks for the plant. It starts as the argument for the
+root of K supposes, with queries and keys of independent components of variance 1. Three arms for
+each K: dot products divided by the root of K, dot products as they come, and additive scores,
+u . tanh(query + key), which have K parameters more. What counts is the mean loss, in nats, over
+the quizzes of steps 150 to 200, which are always fresh ones.
+
+`rates` doubles and halves each arm's learning rate (Adam's), with seed 0, until the best lies
+between two others; `seeds` runs that rate with four fresh seeds. The claim says that additive
+scores outdo undivided products at large K, and that the root mends it. What would count against
+it: undivided products as good as additive ones at the largest K, or divided ones that are worse.
+
+Runs that stand in the table are not made again. Chapter 3 reads it, and a test repeats a row.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+import tyro
+from jaxtyping import Float, Int
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from provenance import collect, write_results
+from tables import append, key, read
+
+from decoder_only import stored
+
+TABLE = stored.FOLDER / "trials" / "scores.csv"
+WIDTH, N_WORDS, STEPS = 32, 40, 200
+SEEDS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One run, by what sets it apart from the others."""
+
+    score: str
+    head_dim: int
+    learning_rate: float = 4e-3
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Point):
+    """A run and what came of it: the loss in nats, and the standard deviation of first scores."""
+
+    loss: float
+    score_std: float
+    processor_seconds: float
+
+
+ARMS = [
+    Point(score=score, head_dim=head_dim)
+    for head_dim in (16, 64, 256)
+    for score in ("divided", "as they come", "additive")
+]
+
+
+def quiz(seed: int) -> Int[Tensor, "b s"]:
+    """128 texts: a plant (16 to 31), words (0 to 15), and the token 32, which asks."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(16, (128, N_WORDS + 2), generator=generator)
+    ids[:, 0] += 16
+    ids[:, -1] = 32
+    return ids
+
+
+class Head:
+    """A table of vectors and one head, of which only the last query is needed."""
+
+    def __init__(self, score: str, head_dim: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        root = WIDTH**-0.5
+        sizes = {
+            "table": (33, WIDTH, 1.0),
+            "query": (WIDTH, head_dim, root),
+            "key": (WIDTH, head_dim, root),
+            "value": (WIDTH, WIDTH, root),
+            "output": (WIDTH, 16, root),
+            "alignment": (head_dim, 1, head_dim**-0.5),
+        }
+        self.score = score
+        self.parts = {
+            name: (scale * torch.randn(rows, columns, generator=generator))
+            .detach()
+            .requires_grad_()
+            for name, (rows, columns, scale) in sizes.items()
+        }
+
+    def scores(self, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b t"]:
+        x, parts = self.parts["table"][ids], self.parts
+        query, keys = x[:, -1:] @ parts["query"], x @ parts["key"]
+        if self.score == "additive":
+            return (torch.tanh(query + keys) @ parts["alignment"])[..., 0]
+        scale = keys.shape[-1] ** -0.5 if self.score == "divided" else 1.0
+        return scale * (query * keys).sum(-1)
+
+    def logits(self, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b v"]:
+        weights = self.scores(ids).softmax(-1)
+        values = self.parts["table"][ids] @ self.parts["value"]
+        return torch.einsum("bt,btk->bk", weights, values) @ self.parts["output"]
+
+
+def measure(point: Point) -> Row:
+    """Make one run."""
+    began = time.process_time()
+    head = Head(point.score, point.head_dim, point.seed)
+    spread = head.scores(quiz(10**6)).std().item()
+    optimizer = torch.optim.Adam(head.parts.values(), lr=point.learning_rate)
+    losses = []
+    for step in range(STEPS):
+        ids = quiz(1_000 * point.seed + step)
+        loss = F.cross_entropy(head.logits(ids), ids[:, 0] - 16)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return Row(
+        **asdict(point),
+        loss=round(sum(losses[150:]) / 50, 5),
+        score_std=round(spread, 3),
+        processor_seconds=round(time.process_time() - began, 1),
+    )
+
+
+def rates(rows: list[dict[str, str]]) -> Iterator[Point]:
+    """What is still to be tried before every arm's best rate lies between two others."""
+    for arm in ARMS:
+        tried = losses_of(rows, arm)
+        middle = min(tried, key=tried.get, default=arm.learning_rate)
+        for rate in (middle, middle / 2, 2 * middle):
+            if rate not in tried:
+                yield replace(arm, learning_rate=rate)
+
+
+def seeds(rows: list[dict[str, str]]) -> Iterator[Point]:
+    for seed in SEEDS:
+        for arm in ARMS:
+            tried = losses_of(rows, arm)
+            yield replace(arm, learning_rate=min(tried, key=tried.get), seed=seed)
+
+
+EXPERIMENTS = {each.__name__: each for each in (rates, seeds)}
+
+
+def losses_of(rows: list[dict[str, str]], arm: Point) -> dict[float, float]:
+    """The loss at each rate that was tried for an arm."""
+    return {
+        float(row["learning_rate"]): float(row["loss"])
+        for row in rows
+        if key(row | {"learning_rate": arm.learning_rate}, Point)
+        == key(asdict(arm), Point)
+    }
+
+
+def main(
+    experiments: tyro.conf.Positional[tuple[Literal["rates", "seeds"], ...]],
+) -> None:
+    """Make the runs of some experiments that have not been made yet.
+
+    Args:
+        experiments: which, in this order.
+    """
+    torch.set_num_threads(1)
+    for name in experiments:
+        while left := remaining(EXPERIMENTS[name](read(TABLE))):
+            for point in left:
+                row = measure(point)
+                append(TABLE, row)
+                print(row, flush=True)
+    rows = read(TABLE)
+    seconds = sum(float(row["processor_seconds"]) for row in rows)
+    provenance = collect(packages=["torch", "numpy"])
+    about = {"provenance": provenance, "runs": len(rows)}
+    write_results(
+        TABLE.with_suffix(".json"), about | {"processor seconds": round(seconds)}
+    )
+
+
+def remaining(points: Iterator[Point]) -> list[Point]:
+    done = {key(row, Point) for row in read(TABLE)}
+    return [point for point in points if key(asdict(point), Point) not in done]
+
+
+if __name__ == "__main__":
+    sys.exit(tyro.cli(main))

@@ -1,0 +1,46 @@
+"""The pictures of the mechanism show the numbers that they were given."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from decoder_only.show.mechanism import attention_steps, heads_steps
+
+QUERY, KEY = np.array([2.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]])
+VALUE = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_scores_weights_and_output_are_written_out():
+    shown = texts(attention_steps(QUERY, KEY, VALUE))
+    # 2 / sqrt(2) and its negative; e^1.414 and so on over their sum; the mean of the values.
+    for text in ("1.41", "0.00", "−1.41", "0.77", "0.19", "0.05"):
+        assert text in shown
+    assert shown[-3:-1] == ["1.0", "0.2"]
+
+
+def test_positions_may_have_names():
+    shown = texts(attention_steps(QUERY, KEY, VALUE, labels=["a", "b", "c"]))
+    assert {"a", "b", "c"} <= set(shown)
+
+
+@pytest.mark.parametrize("n_heads", [2, 3, 4])
+def test_every_head_is_drawn(n_heads):
+    shown = texts(heads_steps(n_heads))
+    assert sum(text.startswith("head ") for text in shown) == n_heads
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"shapes=.* cannot work: .*\(t, k\)"):
+        attention_steps(QUERY, KEY[:, :1], VALUE)
+    with pytest.raises(ValueError, match=r"n_heads=5 cannot work: .*2, 3 or 4"):
+        heads_steps(5)
