@@ -2,11 +2,11 @@
 
     python benchmarks/trials/mistakes.py
 
-Every mistake, and the model without one, learns one batch of four rows for 400 steps of AdamW, at
-three rates and from three seeds; then it is asked to write the batch from each row's first four
-tokens. What would count for the usual test: most mistakes keep their loss above 0.2 whatever the
-rate and the seed. What would count against patience as the reason: a mistake that passes at 400
-steps and fails at 200.
+Every mistake, and the model without one, learns one batch of four rows for 400 steps of AdamW from
+three seeds; then it is asked to write the batch from each row's first four tokens. Where a seed
+fails in either, two more rates are tried, three seeds each. What would count for the usual test:
+most mistakes keep their loss above 0.2 whatever the rate and the seed. What would count against
+patience as the reason: a mistake that passes at 400 steps has passed at 60.
 
 The mistakes stand in the chapter and nowhere else: this runs those of its cells that have the tag
 "mistakes". The table goes into the package, for the chapter.
@@ -26,7 +26,7 @@ from decoder_only import multihead
 
 CHAPTER = _path.BENCHMARKS.parent / "book" / "08_model.ipynb"
 TABLE = _path.TABLES / "mistakes.csv"
-RATES = (1e-3, 3e-3, 1e-2)
+RATES = (3e-3, 1e-3, 1e-2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,23 +61,33 @@ def chapter() -> dict[str, object]:
     return names
 
 
+def run(
+    names: dict[str, object], mistake: str, plan: object, rate: float, seed: int
+) -> dict[str, float]:
+    """What came of a run, which is made if it does not stand in the table yet."""
+    point = Point(mistake=mistake, learning_rate=rate, seed=seed)
+    made = {key(row, Point): row for row in read(TABLE)}
+    if key(asdict(point), Point) not in made:
+        with patch.object(multihead, "attend", plan.attention):
+            losses, recited = names["memorize"](plan, rate, seed)
+        at = {f"loss_{n}": round(losses[n - 1], 4) for n in (60, 200, 400)}
+        row = Row(**asdict(point), **at, recited=round(recited, 3))
+        append(TABLE, row)
+        print(row, flush=True)
+        made = {key(row, Point): row for row in read(TABLE)}
+    row = made[key(asdict(point), Point)]
+    return {name: float(row[name]) for name in ("loss_400", "recited")}
+
+
 def main() -> None:
     """Make the runs that have not been made yet."""
     torch.set_num_threads(1)
-    done = {key(row, Point) for row in read(TABLE)}
     names = chapter()
     for mistake, plan in names["plans"].items():
         for rate in RATES:
-            for seed in range(3):
-                point = Point(mistake=mistake, learning_rate=rate, seed=seed)
-                if key(asdict(point), Point) in done:
-                    continue
-                with patch.object(multihead, "attend", plan.attention):
-                    losses, recited = names["memorize"](plan, rate, seed)
-                at = {f"loss_{n}": round(losses[n - 1], 4) for n in (60, 200, 400)}
-                row = Row(**asdict(point), **at, recited=round(recited, 3))
-                append(TABLE, row)
-                print(row, flush=True)
+            rows = [run(names, mistake, plan, rate, seed) for seed in range(3)]
+            if all(row["loss_400"] < 0.2 and row["recited"] == 1 for row in rows):
+                break
     about = {"provenance": collect(packages=["torch", "numpy"])}
     write_results(TABLE.with_suffix(".json"), about)
 
