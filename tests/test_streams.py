@@ -1,0 +1,32 @@
+"""The picture of the residual stream says how much of the embedding is left."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+
+from decoder_only.show.streams import streams
+
+mpl.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _no_figure_stays():
+    yield
+    plt.close("all")
+
+
+def texts(axes) -> str:
+    return " ".join(text.get_text() for text in axes.texts).replace("\n", " ")
+
+
+def test_the_embedding_keeps_its_variance_before_a_norm_and_loses_it_behind_one():
+    pre, post = streams(n_parts=3, variance=1.0).axes
+    assert "25% of the variance" in texts(pre)
+    assert "12% of the variance" in texts(post)
+    assert texts(pre).count("norm") == texts(post).count("norm") == 3
+
+
+@pytest.mark.parametrize("settings", [{"n_parts": 5}, {"variance": 0.0}])
+def test_what_cannot_be_drawn_is_refused(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        streams(**settings)
