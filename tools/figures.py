@@ -1,7 +1,7 @@
 """Makes what the opening page and the README show, from a training run and from the stored model.
 
-    decoder-only train --steps 1600 --evaluate-every 200 --out runs/story-model
-    python tools/figures.py runs/story-model/log.jsonl
+    decoder-only train --out runs/hamlet
+    python tools/figures.py runs/hamlet/log.jsonl
 
 Written are book/figures/floor.png (the run's losses and the floor), book/figures/opening.json (a
 story by the stored model, and the letter at which it leaves the language) and book/_static/card.png
