@@ -3,7 +3,6 @@
     decoder-only train --out runs/hamlet
     python tools/figures.py runs/hamlet/log.jsonl
 
-
 Written are book/figures/floor.png (the run's losses and the floor), book/figures/opening.json (a
 story by the stored model, and the letter at which it leaves the language) and book/_static/card.png
 (what other sites show of a link). The log is copied to benchmarks/results/, so that without an

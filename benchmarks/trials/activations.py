@@ -23,19 +23,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice, product
-from pathlib import Path
 from typing import Literal
 
+import _path
 import torch
 import torch.nn.functional as F
 import tyro
-from torch import Tensor, nn
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from provenance import collect, write_results
 from tables import append, key, read
+from torch import Tensor, nn
 
-from decoder_only import stored
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, document_corpus, training_batch
 from decoder_only.lm_head import next_token_loss
@@ -44,7 +41,7 @@ from decoder_only.model import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 
-TABLE = stored.FOLDER / "trials" / "activations.csv"
+TABLE = _path.TABLES / "activations.csv"
 LENGTH, WIDTH = 32, 48
 RATES = (5e-3, 1e-2, 2e-2, 4e-2)
 PLAIN = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "squared_relu": squared_relu}
@@ -224,7 +221,8 @@ def main(
             if key(asdict(point), Point) not in done:
                 append(TABLE, row := measure(point))
                 print(row, flush=True)
-    about = {"provenance": collect(packages=["torch", "numpy", "tiktoken"])}
+    provenance = collect(packages=["torch", "numpy", "tiktoken"])
+    about = {"provenance": provenance, "runs": len(read(TABLE))}
     write_results(TABLE.with_suffix(".json"), about)
 
 

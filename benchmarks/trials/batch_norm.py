@@ -15,21 +15,17 @@ into the package, for chapter 5. Runs that stand in it are not made again.
 
 import functools
 import math
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice, product
-from pathlib import Path
 
+import _path
 import torch
-from torch import Tensor, nn
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from provenance import collect, write_results
 from tables import append, key, read
+from torch import Tensor, nn
 
-from decoder_only import stored
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, document_corpus, training_batch
 from decoder_only.lm_head import next_token_loss
@@ -37,7 +33,7 @@ from decoder_only.model import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 
-TABLE = stored.FOLDER / "trials" / "batch_norm.csv"
+TABLE = _path.TABLES / "batch_norm.csv"
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 
 
@@ -154,7 +150,8 @@ def main() -> None:
         if key(asdict(point), Point) not in done:
             append(TABLE, row := measure(point))
             print(row, flush=True)
-    about = {"provenance": collect(packages=["torch", "numpy", "tiktoken"])}
+    provenance = collect(packages=["torch", "numpy", "tiktoken"])
+    about = {"provenance": provenance, "runs": len(read(TABLE))}
     write_results(TABLE.with_suffix(".json"), about)
 
 

@@ -2,7 +2,7 @@
 
     decoder-only plan --gpu H100 --hours 24   what to train with what there is
     decoder-only info gpt2-small              what a model or a run costs
-    decoder-only train                        the built-in stories, a small model, three minutes
+    decoder-only train                        stories of a hamlet, a small model, minutes
     decoder-only train --text book.txt        any UTF-8 text
     decoder-only prepare novels --out tokens  any amount of text, once
     decoder-only train --text tokens

@@ -1,0 +1,86 @@
+"""The trials of chapters 5 and 6: fair arms, fresh seeds, and a row made again."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from decoder_only import stored
+from decoder_only.mlp import SwiGLU
+from decoder_only.stored import load_runs
+
+TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
+NAMES = ("activations", "batch_norm", "residual_grid")
+
+
+@pytest.fixture
+def trial(monkeypatch):
+    monkeypatch.syspath_prepend(str(TRIALS))
+    monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
+    known = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - known:
+        if name in (*NAMES, "_path", "tables", "provenance"):
+            sys.modules.pop(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_told_how_the_table_was_made(name):
+    path = stored.FOLDER / "trials" / f"{name}.json"
+    about = json.loads(path.read_text(encoding="utf-8"))
+    assert about["runs"] == len(load_runs(name))
+    assert f"benchmarks/trials/{name}.py" in about["provenance"]["command"]
+
+
+def test_every_mlp_has_its_best_rate_inside_and_five_fresh_seeds():
+    runs = load_runs("activations")
+    runs = runs[(runs["n_layers"] == 1) & (runs["steps"] == 250)]
+    for arm, start in np.unique(runs[["arm", "start"]]):
+        own = runs[(runs["arm"] == arm) & (runs["start"] == start)]
+        tried, fresh = own[own["seed"] < 2], own[own["seed"] > 1]
+        rates = np.unique(tried["learning_rate"])
+        means = [tried["loss"][tried["learning_rate"] == r].mean() for r in rates]
+        best = rates[np.argmin(means)]
+        assert rates[0] < best < rates[-1]
+        assert set(fresh["learning_rate"]) == {best}
+        assert sorted(fresh["seed"]) == [2, 3, 4, 5, 6]
+
+
+def test_mlps_differ_in_nothing_but_their_form(trial):
+    activations = trial("activations")
+    settings = {"start": "unit", "learning_rate": 0.02, "seed": 0}
+    models = {
+        arm: activations.build(activations.Point(arm=arm, **settings))
+        for arm in activations.ARMS
+    }
+    assert len({model.count_parameters() for model in models.values()}) == 1
+    queries = [model.blocks[0].attention.query.weight for model in models.values()]
+    assert all(torch.equal(each, queries[0]) for each in queries)
+    gated = models["swiglu"].blocks[0].mlp
+    plain = SwiGLU(d_model=48, d_mlp=128)
+    plain.load_state_dict(gated.state_dict())
+    x = torch.randn(3, 48, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(gated(x), plain(x))
+    assert gated.up.weight.std().item() == pytest.approx(48**-0.5, rel=0.05)
+
+
+def test_wirings_that_the_package_knows_are_the_models_own(trial):
+    grid = trial("residual_grid")
+    ids = torch.arange(64).view(2, 32)
+    for wiring in ("pre", "post"):
+        model = grid.build(grid.Point(wiring=wiring, gain=1.0, learning_rate=0.01))
+        assert torch.equal(grid.run(model, ids, wiring), model(ids))
+
+
+def test_a_run_gives_its_row_again(trial):
+    activations = trial("activations")
+    runs = load_runs("activations")
+    same = (runs["arm"] == "swiglu") & (runs["start"] == "unit") & (runs["seed"] == 2)
+    (run,) = runs[same & (runs["n_layers"] == 1)]
+    rate = float(run["learning_rate"])
+    point = activations.Point(arm="swiglu", start="unit", learning_rate=rate, seed=2)
+    assert activations.measure(point).loss == pytest.approx(run["loss"], abs=0.02)
