@@ -14,6 +14,8 @@ from matplotlib.colors import to_rgb
 
 from decoder_only.show import notebook, plots
 from decoder_only.show.architecture import PARTS, architecture
+from decoder_only.show.merging import merging
+from decoder_only.show.placing import placing
 
 mpl.use("Agg")
 
@@ -290,3 +292,39 @@ def test_bad_input_is_refused_before_anything_is_drawn(draw, message):
     with pytest.raises(ValueError, match=message):
         draw()
     assert plt.get_fignums() == []
+
+
+# --------------------------------------------------------------------------- pictures of mechanisms
+
+
+def test_a_merge_colours_what_it_made_and_nothing_else():
+    rows = [["l", "o", "w"], ["lo", "w"], ["low"]]
+    figure = merging({"low": rows, "ow": [["o", "w"]] * 3}, ["letters", "lo", "low"])
+    boxes = figure.axes[0].patches
+    lit = [box for box in boxes if to_rgb(box.get_edgecolor()) == to_rgb(plots.BLUE)]
+    assert len(boxes) == 3 + 2 + 1 + 3 * 2
+    assert len(lit) == 2
+    said = [label.get_text() for label in figure.axes[0].texts]
+    assert said == ["l", "o", "w", "lo", "w", "low"] + ["o", "w"] * 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [([["l", "o"]], "2, one for each"), ([["l", "o"], ["la"]], "it must be lo")],
+)
+def test_a_merge_of_other_letters_is_refused(rows, message):
+    with pytest.raises(ValueError, match=message):
+        merging({"lo": rows}, ["letters", "lo"])
+
+
+def test_positions_enter_in_three_places():
+    heights = []
+    for panel in placing().axes:
+        chips = [text for text in panel.texts if text.get_bbox_patch() is not None]
+        lit = [
+            text
+            for text in chips
+            if to_rgb(text.get_bbox_patch().get_edgecolor()) == to_rgb(plots.BLUE)
+        ]
+        heights.append({text.get_position()[1] for text in lit})
+    assert heights == [{1}, {3}, {5}]

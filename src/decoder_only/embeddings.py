@@ -161,7 +161,8 @@ def rotary(
         x: queries or keys, K even.
         turns: what `rotations` gives for their positions; by default for 0 to S - 1 and `base`.
 
-    Source: Su et al. (2021), in the half-split layout of GPT-NeoX and Llama.
+    Source: Su et al. (2021), whose planes are pairs of neighbours, as in Meta's Llama; the
+    half-split layout here is that of GPT-NeoX, and of Llama as Hugging Face stores it.
     """
     if turns is None:
         positions = torch.arange(x.shape[-2], device=x.device)
