@@ -137,7 +137,7 @@ def timed(bench: Bench, name: str, step: Callable[[], object], tokens: int) -> R
         speeds.append(n_steps * tokens / (time.perf_counter() - began))
     speeds.sort()
     peak = hardware.peak_flops(bench.device)
-    flops = flops_per_token(bench.model("gpt2-small").config)
+    flops = flops_per_token(bench.model("gpt2-small"))
     return told(
         name=name,
         **{"tokens per second": round(speeds[len(speeds) // 2])},

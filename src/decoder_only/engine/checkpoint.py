@@ -489,8 +489,11 @@ def _model_from(
     found = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
     if found != (wanted := model_config.n_layers):
         raise ValueError(f"{misfit}blocks.0 to blocks.{found - 1}, not {wanted} blocks")
-    with torch.device("meta"):
-        model = GPT(model_config)
+    try:
+        with torch.device("meta"):
+            model = GPT(model_config)
+    except RuntimeError as error:  # sizes that no number of 64 bits holds
+        raise ValueError(f"{misfit}{error}") from error
     empty = model.state_dict()
     for name in sorted(empty.keys() | tensors.keys()):
         shapes = [tuple(x[name].shape) if name in x else None for x in (tensors, empty)]
