@@ -5,10 +5,9 @@
 Used by chapter 13.
 """
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 
 from decoder_only.engine.checks import require
 from decoder_only.show import plots
@@ -33,11 +32,7 @@ def divided_part(n_devices: int) -> Figure:
     """
     require("n_devices", n_devices, lambda n: n in (2, 3, 4), "2, 3 or 4")
     width, height = 6.9, n_devices * _ROW + 1.15
-    with plots.style():
-        figure = plt.figure(figsize=(width, height), layout="none")
-        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
-    axes.set_axis_off()
-    axes.add_patch(Rectangle((0, 0), width, height, facecolor="white", zorder=-1))
+    axes = plots.page(width, height)
     bottom, top = 0.55, 0.55 + n_devices * _ROW
     for x, forward, backward in (
         (0.95, "copy", "all-reduce"),
@@ -52,10 +47,10 @@ def divided_part(n_devices: int) -> Figure:
     for x, name, arrow in ((0.2, "$x$", (0.62, 0.93)), (6.35, "$y$", (5.86, 6.32))):
         _box(axes, x, centre - _TALL / 2, 0.4, _TALL, plots.GREY, 0.25)
         _say(axes, x + 0.2, centre, name)
-        _arrow(axes, (arrow[0], centre), (arrow[1], centre))
+        plots.arrow(axes, (arrow[0], centre), (arrow[1], centre))
     for p in range(n_devices):
         _device(axes, p, n_devices, top - (p + 1) * _ROW + 0.1)
-    return figure
+    return axes.figure
 
 
 def _device(axes: Axes, p: int, n: int, y: float) -> None:
@@ -66,18 +61,18 @@ def _device(axes: Axes, p: int, n: int, y: float) -> None:
     _box(axes, 1.2, middle - 0.2, _LONG, 0.4, None)
     _box(axes, 1.2 + p * slab, middle - 0.2, slab, 0.4, colour, 0.55)
     _say(axes, 1.2 + _LONG / 2, middle - 0.34, r"$W^{up}$ by columns", fontsize=9)
-    _arrow(axes, (2.3, middle), (2.62, middle))
+    plots.arrow(axes, (2.3, middle), (2.62, middle))
     _box(axes, 2.7, low, slab, _TALL, colour, 0.3)
     _say(axes, 2.7 + slab / 2, middle, f"$h_{p}$")
-    _arrow(axes, (2.78 + slab, middle), (3.55, middle))
+    plots.arrow(axes, (2.78 + slab, middle), (3.55, middle))
     _box(axes, 3.65, middle - _LONG / 2, 0.4, _LONG, None)
     slot = middle + _LONG / 2 - (p + 1) * slab
     _box(axes, 3.65, slot, 0.4, slab, colour, 0.55)
     _say(axes, 4.12, middle, "$W^{down}$\nby rows", fontsize=9, ha="left")
-    _arrow(axes, (4.78, middle), (5.02, middle))
+    plots.arrow(axes, (4.78, middle), (5.02, middle))
     _box(axes, 5.1, low, 0.4, _TALL, colour, 0.3)
     _say(axes, 5.3, middle, f"$y_{p}$")
-    _arrow(axes, (5.53, middle), (5.73, middle))
+    plots.arrow(axes, (5.53, middle), (5.73, middle))
 
 
 def _say(axes: Axes, x: float, y: float, text: str, **look: object) -> None:
@@ -100,9 +95,3 @@ def _box(
         axes.add_patch(Rectangle((x, y), width, height, **look))
     line = {"facecolor": "none", "edgecolor": plots.MIST, "linewidth": 0.8}
     axes.add_patch(Rectangle((x, y), width, height, **line))
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    look = {"arrowstyle": "-|>", "mutation_scale": 9, "shrinkA": 0, "shrinkB": 0}
-    look |= {"color": plots.MIST, "linewidth": 1.2}
-    axes.add_patch(FancyArrowPatch(start, end, **look))
