@@ -323,8 +323,10 @@ class NextToken:
     def __init__(self, language: StoryLanguage, tokenizer: Tokenizer) -> None:
         special, wanted = tokenizer.special_tokens, f"some with {END_OF_TEXT}"
         require("special_tokens", special, lambda tokens: END_OF_TEXT in tokens, wanted)
-        for id in set(range(tokenizer.vocab_size)) - {*special.values()}:
-            token, wanted = tokenizer.token_bytes(id), "cut in front of its space"
+        ordinary = set(range(tokenizer.vocab_size)) - {*special.values()}
+        self._bytes = {id: tokenizer.token_bytes(id) for id in ordinary}
+        for token in self._bytes.values():
+            wanted = "cut in front of its space"
             require(
                 "a token", token, lambda token: b" " not in token.lstrip(b" "), wanted
             )
@@ -334,9 +336,10 @@ class NextToken:
 
     def along(self, text: str) -> Iterator[Settled | Fork]:
         """What could follow each prefix of a story's tokens, from the empty one to the whole."""
-        ids, place = self.tokenizer.encode(text), _beginning(self.language)
+        ids, place, end = self.tokenizer.encode(text), _beginning(self.language), 0
         yield self._following(place, "", [])
-        for count, (_, end) in enumerate(spans(self.tokenizer, ids), start=1):
+        for count, id in enumerate(ids, start=1):
+            end += len(self._bytes[id])
             yield self._following(place, text[:end], ids[:count])
 
     def after(self, ids: Sequence[int]) -> Settled | Fork:
@@ -346,25 +349,26 @@ class NextToken:
             ValueError: no story begins with them.
         """
         ids = list(ids[1:] if list(ids[:1]) == [self.end_of_text] else ids)
-        text = b"".join(map(self.tokenizer.token_bytes, ids)).decode("ascii", "replace")
+        wanted = f"one of the {len(self._bytes)} that stand for text"
+        for id in ids:
+            require("a token's id", id, self._bytes.__contains__, wanted)
+        text = b"".join(self._bytes[id] for id in ids).decode("ascii", "replace")
+        settled = self.tokenizer.encode(text[: _last_word(text)])
+        if ids[: len(settled)] != settled:
+            raise ValueError(f"no story is encoded as these tokens of {text!r}")
         return self._following(_beginning(self.language), text, ids)
 
     def _following(self, place: Place, text: str, ids: list[int]) -> Settled | Fork:
         """Moves the place through what the text settles, and grows from there what can follow."""
         for _ in place.advance(text):
             pass
-        # The last word of the text, from its space on: all before it is encoded for good.
-        start = max((cut.start() for cut in _CUT.finditer(text)), default=0)
+        start = _last_word(text)  # all before it is encoded for good
         begun = min(start, place.at)
-        goal = _Goal(
-            text=text[begun:],
-            word=start - begun,
-            ids=[
-                id
-                for id, (first, _) in zip(ids, spans(self.tokenizer, ids), strict=True)
-                if first >= start
-            ],
-        )
+        last, size = len(ids), len(text)
+        while size > start:
+            last -= 1
+            size -= len(self._bytes[ids[last]])
+        goal = _Goal(text[begun:], start - begun, ids[last:])
         _, tree = self._grow(place.copy(), text[begun : place.at], None, goal)
         if tree is None:
             raise ValueError(
@@ -440,6 +444,11 @@ class _Goal:
 
 
 _CUT = re.compile("(?<=[^ ]) ")
+
+
+def _last_word(text: str) -> int:
+    """Where the last word of a text begins, with its space."""
+    return max((cut.start() for cut in _CUT.finditer(text)), default=0)
 
 
 def _agree(said: str, text: str) -> bool:
