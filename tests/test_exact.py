@@ -44,7 +44,12 @@ def small_language():
     }
     source = (
         SMALL
-        + "\nend:\n- [quite |very |]{mood}.\n- 3:He [ran.|rang.|ra{mood}.]\n- 2:A [ca[t|b]|c[a[r|n]|u[b|p]]] came.\n"
+        + """
+end:
+- [quite |very |]{mood}.
+- 3:He [ran.|rang.|ra{mood}.]
+- 2:A [ca[t|b]|c[a[r|n]|u[b|p]]] came.
+"""
     )
     shorthand = {"mood": ("hero", "mood")}
     return SimpleNamespace(

@@ -8,10 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder import unchecked
-from test_exact import HAMLET, TOKENIZER
 from torch.testing import assert_close
 
-from decoder_only import GPT, GPTConfig
+from decoder_only import GPT, GPTConfig, multihead
 from decoder_only.interpretation import (
     ExcessByKind,
     RepeatedChains,
@@ -22,7 +21,9 @@ from decoder_only.interpretation import (
     streams,
     without_head,
 )
-from decoder_only.stories import exact
+from decoder_only.stored import FOLDER
+from decoder_only.stories import StoryLanguage, exact
+from decoder_only.tokenization import BytePairTokenizer
 
 KINDS = exact.KINDS
 V = 12
@@ -97,10 +98,11 @@ def test_what_two_choices_cost_is_told_apart():
 
 
 def test_along_stories_it_is_the_divergence_from_the_exact_distribution():
-    following = exact.NextToken(HAMLET, TOKENIZER)
-    text = next(HAMLET.stories(seed=1))
+    hamlet = StoryLanguage.hamlet()
+    tokenizer = BytePairTokenizer.load(FOLDER / "hamlet" / "tokenizer.json")
+    following, text = exact.NextToken(hamlet, tokenizer), next(hamlet.stories(seed=1))
     found = list(following.along(text))
-    log_q = torch.randn(len(found), TOKENIZER.vocab_size, generator=seeded(0))
+    log_q = torch.randn(len(found), tokenizer.vocab_size, generator=seeded(0))
     log_q = log_q.log_softmax(-1)
     parts = ExcessByKind(found)(log_q)
     for row, tree in enumerate(found):
@@ -148,7 +150,6 @@ def test_attention_maps_are_those_that_the_model_uses(monkeypatch):
     model = tiny(positions="rotary", qk_norm=True, attention_scale=0.7)
     ids = torch.randint(V, (2, 9), generator=seeded(3))
     seen = []
-    import decoder_only.multihead as multihead
 
     def attend(query, key, value, **options):
         size = query.shape[2]
@@ -160,7 +161,8 @@ def test_attention_maps_are_those_that_the_model_uses(monkeypatch):
     monkeypatch.setattr(multihead, "attend", attend)
     with torch.no_grad():
         model(ids)
-    assert_close(attention_maps(model, ids), torch.stack(seen, 1))
+    wanted = torch.stack(seen, 1)
+    assert_close(attention_maps(model, ids), wanted)
 
 
 def test_without_a_head_its_own_part_is_the_mean_over_the_batch():

@@ -105,7 +105,8 @@ class ExcessByKind:
             f"({len(self.entropy)}, V), a row for a tree",
         )
         require("log_q.shape", shape, lambda s: s[0] == len(self.entropy), wanted)
-        rows, kinds, weights = (torch.tensor(x) for x in zip(*self._sets, strict=True))
+        rows, kinds, weights = torch.tensor(self._sets, dtype=torch.float64).T
+        rows, kinds = rows.long(), kinds.long()
         sets, tokens = torch.tensor(self._members).T
         chances = log_q.double()[rows[sets], tokens].exp()
         mass = torch.zeros(len(rows), dtype=torch.float64).index_add(0, sets, chances)
