@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from decoder_only.engine.checks import require
 from decoder_only.stories.grammar import (
@@ -63,6 +63,7 @@ AGREEING = {"she", "her", "him", "herself", "She", "Her", "it", "is", "was"}
 END_OF_TEXT = "<|endoftext|>"
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
     """What is asked of a tokenizer."""
 
