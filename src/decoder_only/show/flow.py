@@ -52,26 +52,31 @@ def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
     ):
         height = top - 0.5 * (row + 1) + 0.25
         colour = plots.VERMILLION if row == came else plots.BLUE
-        shown = [word, f"{y:.2f}", f"{power:.1f}".rstrip("0").rstrip("."), f"{share:g}"]
+        shown = [word, f"{y:.2f}", _short(power, 1), _short(share, 3)]
         for text, x in zip(shown, places.values(), strict=True):
             weight = "bold" if row == came else "normal"
             axes.text(x, height, text, va="center_baseline", fontweight=weight)
         corner = places["softmax $p$"] + 0.62, height - 0.11
-        axes.add_patch(Rectangle(corner, 1.5 * share, 0.22, color=colour))
+        axes.add_patch(Rectangle(corner, share, 0.22, color=colour))
         if row == came:
-            start = corner[0] + 1.5 * share + 0.06
+            start = corner[0] + share + 0.06
             plots.arrow(axes, (start, height), (4.95, height), color=colour)
-            said = f"{-np.log2(share):g} bits"
+            said = f"{_short(-np.log2(share), 2)} bits"
             axes.text(5.0, height, said, va="center_baseline", fontweight="bold")
             axes.text(5.0, height - 0.3, f"({-np.log(share):.2f} nats)")
     y = top - 0.5 * len(words) - 0.05
     axes.plot((places["$e^y$"] - 0.1, 4.6), (y + 0.15, y + 0.15), color=plots.MIST)
-    axes.text(places["$e^y$"], y - 0.12, f"{powers.sum():g}", va="center_baseline")
+    axes.text(places["$e^y$"], y - 0.12, _short(powers.sum(), 1), va="center_baseline")
     axes.text(places["softmax $p$"], y - 0.12, "1", va="center_baseline")
     axes.text(
         places["logit $y$"], y - 0.12, "sum", va="center_baseline", color=plots.GREY
     )
     return axes.figure
+
+
+def _short(number: float, places: int) -> str:
+    """At most so many places, and no zeros at the end."""
+    return f"{number:.{places}f}".rstrip("0").rstrip(".")
 
 
 def shapes(config: GPTConfig, length: int) -> Figure:
