@@ -43,6 +43,7 @@ CHAPTERS = {
     "laws": "scaling",
     "planning": "scaling",
     "scaling": "scaling",
+    "interpretation": "interpretation",
 }
 # Chapters that are not written yet. Once one is, its modules move up, and the test begins.
 PENDING: dict[str, str] = {"encoders": "encoders", "parallelism": "parallelism"}
