@@ -81,4 +81,4 @@ def test_a_run_gives_its_row_again(trial):
     (run,) = runs[same]
     rate = float(run["learning_rate"])
     point = trial.Point(arm=ARMS[0], steps=200, learning_rate=rate, seed=1)
-    assert trial.measure(point).loss == pytest.approx(run["loss"], abs=0.05)
+    assert trial.measure(point).loss == pytest.approx(run["loss"], abs=0.1)
