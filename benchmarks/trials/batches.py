@@ -6,7 +6,7 @@
 Models of chapter 9 learn the openings of stories with AdamW at a constant rate after ten steps of
 warm-up. `costs`: batches of 1 to 64 rows; how many steps until the loss on held-out openings falls
 to 4.5, and to 3.5 nats? Each size at its own best rate, from rates a factor of two apart of which
-the best is not an end, one seed; then five fresh seeds. `noise`: on the way of a run with batches
+the best is not an end, one seed; then three fresh seeds. `noise`: on the way of a run with batches
 of eight, the gradients of 512 single rows that it is not trained on in that step, hence the simple
 noise scale of McCandlish et al. (2018), the trace of their covariance over the squared length of
 their mean, both without bias; and the same with each component divided by Adam's root of v.
@@ -107,7 +107,7 @@ def costs() -> Iterator[Point]:
                     break
                 yield Point(batch_size=size, learning_rate=missing[0])
         for rate in sorted(best):
-            for seed in range(1, 6):
+            for seed in range(1, 4):
                 yield Point(batch_size=size, learning_rate=rate, seed=seed)
 
 
