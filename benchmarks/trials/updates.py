@@ -64,12 +64,12 @@ class Point:
         schedule, warmup: how the rate changes.
         beta2: of AdamW.
         weight_decay: of matrices.
-        clip: the longest gradient; None leaves all.
+        clip: the longest gradient; infinite leaves all.
         start: factor on the first weights.
         last: factor on the first weights of the matrices that add to the stream, besides.
         n_layers, dropout: of the model.
         texts: openings to learn from.
-        spoiled: the step at which a batch of random tokens comes; None for none.
+        spoiled: the step at which a batch of random tokens comes; -1 for none.
         steps: how many.
         seed: of weights and order.
     """
@@ -81,13 +81,13 @@ class Point:
     warmup: int = 20
     beta2: float = 0.95
     weight_decay: float = 0.0
-    clip: float | None = None
+    clip: float = math.inf
     start: float = 1.0
     last: float = 1.0
     n_layers: int = 2
     dropout: float = 0.0
     texts: int = 4000
-    spoiled: int | None = None
+    spoiled: int = -1
     steps: int = 200
     seed: int = 0
 
@@ -169,7 +169,7 @@ def runs(name: str) -> Iterator[Point]:
     if name == "spoiled":
         for rule in ("momentum", "adamw", "muon"):
             rate = best_rate(Point(rule=rule))
-            for clip in (None, 1.0):
+            for clip in (math.inf, 1.0):
                 point = Point(rule=rule, learning_rate=rate, clip=clip, spoiled=100)
                 yield from (replace(point, seed=seed) for seed in range(1, 4))
         return
@@ -268,7 +268,8 @@ def measure(point: Point) -> Row:
                 for ids in batch
             ]
         hardware.seed_generators(point.seed, step)  # from which dropout draws
-        result = train_step(model, optimizers, *batch, max_gradient_norm=point.clip)
+        limit = point.clip if math.isfinite(point.clip) else None
+        result = train_step(model, optimizers, *batch, max_gradient_norm=limit)
         losses.append(result.loss.item())
         if point.texts < 4000 and step % 20 == 19:
             seen.append(evaluate(model, held_out).loss)
