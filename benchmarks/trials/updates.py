@@ -267,7 +267,7 @@ def measure(point: Point) -> Row:
                 torch.randint(SHAPE["vocab_size"], ids.shape, generator=noise)
                 for ids in batch
             ]
-        hardware.seed_generators(point.seed, step)  # from which dropout draws
+        hardware.seed_generators(point.seed, step, 0)  # from these dropout draws
         limit = point.clip if math.isfinite(point.clip) else None
         result = train_step(model, optimizers, *batch, max_gradient_norm=limit)
         losses.append(result.loss.item())
