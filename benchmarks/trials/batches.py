@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import _path
@@ -224,15 +225,20 @@ def main(experiment: tyro.conf.Positional[Literal["costs", "noise"]]) -> None:
         experiment: which.
     """
     torch.set_num_threads(1)
-    table = COSTS if experiment == "costs" else NOISE
     if experiment == "costs":
         for point in costs():
             if key(asdict(point), Point) not in {key(r, Point) for r in read(COSTS)}:
                 append(COSTS, row := measure(point))
                 print(row, flush=True)
+                note(COSTS)
     else:
         for seed in range(3):
             follow(5e-3, seed)
+            note(NOISE)
+
+
+def note(table: Path) -> None:
+    """Say beside a table how its runs were made."""
     provenance = collect(packages=["torch", "numpy", "tiktoken"])
     about = {"provenance": provenance, "runs": len(read(table))}
     write_results(table.with_suffix(".json"), about)

@@ -1,15 +1,14 @@
 """How a model is trained: update rules, schedules, warm-up, decay, clipping, starts, dropout.
 
-    python benchmarks/trials/updates.py rules schedules warmup clipping decay starts dropout tables
-    python benchmarks/trials/updates.py spoiled
+    python benchmarks/trials/updates.py rules schedules warmup clipping decay starts dropout
 
 Models of chapter 9 (width 64, V = 1024) learn the openings of stories, 200 steps of eight rows. An
 experiment is a list of arms, which differ from the plainest run (no clipping, no decay, warm-up of
 20 steps, half a cosine) in one thing. Each arm is tried with one seed at rates a factor of two
 apart, and at further ones until its best is not an end; then at its best with fresh seeds. Judged
 by the loss on the openings of 128 stories that were held out; one that is no number any more is
-written as infinite. `spoiled` reads the best rates of `rules`: halfway one batch of random tokens
-comes, with and without clipping.
+written as infinite. `clipping` also lets one batch of random tokens come halfway, at the best
+rates of `rules`, with and without a limit.
 
 What would count against an arm: a difference to the other, seed by seed, of less than twice its
 standard error. Three arms are there to take Muon apart: without the look-ahead, without the mean,
@@ -117,7 +116,10 @@ def rates(arm: Point) -> tuple[float, ...]:
 
 
 ARMS = {
-    "rules": [Point(rule=name) for name in ("descent", "momentum", "adamw", *MUONS)],
+    "rules": [
+        *(Point(rule=name) for name in ("descent", "momentum", "adamw", *MUONS)),
+        *(Point(rule="muon", table_share=share) for share in (0.25, 4.0)),
+    ],
     # With the betas of the original recipe.
     "schedules": [Point(schedule=name, beta2=0.98) for name in SCHEDULES],
     "warmup": [Point(rule=rule, warmup=0) for rule in ("adamw", "muon")],
@@ -131,7 +133,6 @@ ARMS = {
         Point(texts=60, weight_decay=1.0),
         Point(dropout=0.2),
     ],
-    "tables": [Point(rule="muon", table_share=share) for share in (0.25, 4.0)],
 }
 N_FRESH = {"rules": 5, "schedules": 5, "warmup": 5}  # and three elsewhere
 
@@ -166,18 +167,17 @@ def best_rate(arm: Point) -> float:
 
 def runs(name: str) -> Iterator[Point]:
     """Of an experiment, one after the other: the later depend on what came of the earlier."""
-    if name == "spoiled":
-        for rule in ("momentum", "adamw", "muon"):
-            rate = best_rate(Point(rule=rule))
-            for clip in (math.inf, 1.0):
-                point = Point(rule=rule, learning_rate=rate, clip=clip, spoiled=100)
-                yield from (replace(point, seed=seed) for seed in range(1, 4))
-        return
     for arm in ARMS[name]:
         yield from search(arm)
         at_best = replace(arm, learning_rate=best_rate(arm))
         for seed in range(1, 1 + N_FRESH.get(name, 3)):
             yield replace(at_best, seed=seed)
+    if name == "clipping":
+        for rule in ("momentum", "adamw", "muon"):
+            rate = best_rate(Point(rule=rule))
+            for clip in (math.inf, 1.0):
+                point = Point(rule=rule, learning_rate=rate, clip=clip, spoiled=100)
+                yield from (replace(point, seed=seed) for seed in range(1, 4))
 
 
 @functools.cache
@@ -291,8 +291,7 @@ def main(experiments: tyro.conf.Positional[tuple[str, ...]]) -> None:
     """Make the runs of some experiments that have not been made yet.
 
     Args:
-        experiments: which: rules, schedules, warmup, clipping, decay, starts, deep, dropout,
-            tables, or spoiled.
+        experiments: which: rules, schedules, warmup, clipping, decay, starts, deep or dropout.
     """
     torch.set_num_threads(1)
     for name in experiments:
@@ -304,9 +303,9 @@ def main(experiments: tyro.conf.Positional[tuple[str, ...]]) -> None:
                     f.name for f in fields(row) if f.default != getattr(row, f.name)
                 }
                 print({n: x for n, x in asdict(row).items() if n in shown}, flush=True)
-    provenance = collect(packages=["torch", "numpy", "tiktoken"])
-    about = {"provenance": provenance, "runs": len(read(TABLE))}
-    write_results(TABLE.with_suffix(".json"), about)
+        provenance = collect(packages=["torch", "numpy", "tiktoken"])
+        about = {"provenance": provenance, "runs": len(read(TABLE))}
+        write_results(TABLE.with_suffix(".json"), about)
 
 
 if __name__ == "__main__":
