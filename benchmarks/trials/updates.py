@@ -116,15 +116,16 @@ def rates(arm: Point) -> tuple[float, ...]:
 
 
 ARMS = {
-    "rules": [
-        *(Point(rule=name) for name in ("descent", "momentum", "adamw", *MUONS)),
-        *(Point(rule="muon", table_share=share) for share in (0.25, 4.0)),
-    ],
+    "rules": [Point(rule=name) for name in ("descent", "momentum", "adamw", *MUONS)],
     # With the betas of the original recipe.
     "schedules": [Point(schedule=name, beta2=0.98) for name in SCHEDULES],
     "warmup": [Point(rule=rule, warmup=0) for rule in ("adamw", "muon")],
     "clipping": [Point(rule=rule, clip=1.0) for rule in ("momentum", "adamw", "muon")],
-    "decay": [Point(weight_decay=decay) for decay in (0.1, 1.0)],
+    # And a rate of their own for tables and norms, which do not decay.
+    "decay": [
+        *(Point(weight_decay=decay) for decay in (0.1, 1.0)),
+        *(Point(rule="muon", table_share=share) for share in (0.25, 4.0)),
+    ],
     "starts": [Point(start=factor) for factor in (0.1, 10.0)],
     "deep": [Point(n_layers=8, last=factor) for factor in (1.0, 4.0)],
     "dropout": [
