@@ -6,7 +6,8 @@
 Models of chapter 9 learn the openings of stories with AdamW at a constant rate after ten steps of
 warm-up. `costs`: batches of 1 to 64 rows; how many steps until the loss on held-out openings falls
 to 4.5, and to 3.5 nats? Each size at its own best rate, from rates a factor of two apart of which
-the best is not an end, one seed; then three fresh seeds. `noise`: on the way of a run with batches
+the best is not an end, one seed; then three fresh seeds, and at half the rate, too, where one of
+them takes twice as long as another. `noise`: on the way of a run with batches
 of eight, the gradients of 512 single rows that it is not trained on in that step, hence the simple
 noise scale of McCandlish et al. (2018), the trace of their covariance over the squared length of
 their mean, both without bias; and the same with each component divided by Adam's root of v.
@@ -110,6 +111,12 @@ def costs() -> Iterator[Point]:
         for rate in sorted(best):
             for seed in range(1, 4):
                 yield Point(batch_size=size, learning_rate=rate, seed=seed)
+            fresh = [row for row in read(COSTS) if row["seed"] != "0"]
+            fresh = [row for row in fresh if int(row["batch_size"]) == size]
+            ends = [float(row["steps_low"]) for row in fresh]
+            if max(ends) > 2 * min(ends):  # a rate at which some seeds get stuck
+                for seed in range(1, 4):
+                    yield Point(batch_size=size, learning_rate=rate / 2, seed=seed)
 
 
 @functools.cache
@@ -219,19 +226,18 @@ def follow(rate: float, seed: int) -> None:
 
 
 def main(experiment: tyro.conf.Positional[Literal["costs", "noise"]]) -> None:
-    """Make the runs of an experiment that have not been made yet.
+    """Make the runs that have not been made yet.
 
     Args:
-        experiment: which.
+        experiment: the last; `noise` begins by making what is still missing of `costs`.
     """
     torch.set_num_threads(1)
-    if experiment == "costs":
-        for point in costs():
-            if key(asdict(point), Point) not in {key(r, Point) for r in read(COSTS)}:
-                append(COSTS, row := measure(point))
-                print(row, flush=True)
-                note(COSTS)
-    else:
+    for point in costs():
+        if key(asdict(point), Point) not in {key(row, Point) for row in read(COSTS)}:
+            append(COSTS, row := measure(point))
+            print(row, flush=True)
+            note(COSTS)
+    if experiment == "noise":
         for seed in range(3):
             follow(5e-3, seed)
             note(NOISE)

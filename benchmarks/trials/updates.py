@@ -110,6 +110,18 @@ RATES = {
 MUONS = ("muon", "muon, no look-ahead", "muon, no mean", "muon, not orthogonal")
 
 
+ORDER = [
+    "rules",
+    "clipping",
+    "warmup",
+    "dropout",
+    "schedules",
+    "decay",
+    "starts",
+    "deep",
+]
+
+
 def rates(arm: Point) -> tuple[float, ...]:
     """To begin with: about what was best for the plain run."""
     return RATES["muon" if arm.rule in MUONS else arm.rule]
@@ -131,11 +143,10 @@ ARMS = {
     "dropout": [
         Point(texts=60),
         Point(texts=60, dropout=0.2),
-        Point(texts=60, weight_decay=1.0),
         Point(dropout=0.2),
     ],
 }
-N_FRESH = {"decay": 3, "starts": 3, "deep": 3, "dropout": 3}  # and five elsewhere
+N_FRESH = {"rules": 5}  # and three elsewhere
 
 
 def search(arm: Point) -> Iterator[Point]:
@@ -171,7 +182,7 @@ def runs(name: str) -> Iterator[Point]:
     for arm in ARMS[name]:
         yield from search(arm)
         at_best = replace(arm, learning_rate=best_rate(arm))
-        for seed in range(1, 1 + N_FRESH.get(name, 5)):
+        for seed in range(1, 1 + N_FRESH.get(name, 3)):
             yield replace(at_best, seed=seed)
     if name == "clipping":
         for rule in ("adamw", "muon"):
@@ -295,7 +306,7 @@ def main(experiments: tyro.conf.Positional[tuple[str, ...]]) -> None:
         experiments: which: rules, schedules, warmup, clipping, decay, starts, deep or dropout.
     """
     torch.set_num_threads(1)
-    for name in experiments:
+    for name in sorted(experiments, key=ORDER.index):
         for point in runs(name):
             done = {key(row, Point) for row in read(TABLE)}
             if key(asdict(point), Point) not in done:
