@@ -7,10 +7,11 @@ Models of chapter 9 learn the openings of stories with AdamW at a constant rate 
 warm-up. `costs`: batches of 1 to 64 rows; how many steps until the loss on held-out openings falls
 to 4.5, and to 3.5 nats? Each size at its own best rate, from rates a factor of two apart of which
 the best is not an end, one seed; then three fresh seeds, and at half the rate, too, where one of
-them takes twice as long as another. `noise`: on the way of a run with batches
-of eight, the gradients of 512 single rows that it is not trained on in that step, hence the simple
-noise scale of McCandlish et al. (2018), the trace of their covariance over the squared length of
-their mean, both without bias; and the same with each component divided by Adam's root of v.
+them takes twice as long as another (which was added when size 4 was seen to get stuck). `noise`: on
+the way of a run with batches of eight, the gradients of 512 single rows that it is not trained on
+in that step, hence the simple noise scale of McCandlish et al. (2018), the trace of their
+covariance over the squared length of their mean, both without bias; and the same with each
+component divided by Adam's root of v.
 
 What would count against the noise scale: the size at which steps and rows are both twice their
 least lies further from it than a factor of four. The tables go into the package, for chapter 9.
