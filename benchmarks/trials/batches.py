@@ -8,7 +8,7 @@ warm-up. `costs`: batches of 1 to 64 rows; how many steps until the loss on held
 to 4.5, and to 3.5 nats? Each size at its own best rate, from rates a factor of two apart of which
 the best is not an end, one seed; then three fresh seeds, and at half the rate, too, where one of
 them takes twice as long as another (which was added when size 4 was seen to get stuck). `noise`: on
-the way of a run with batches of eight, the gradients of 512 single rows that it is not trained on
+the way of a run with batches of eight, the gradients of 256 single rows that it is not trained on
 in that step, hence the simple noise scale of McCandlish et al. (2018), the trace of their
 covariance over the squared length of their mean, both without bias; and the same with each
 component divided by Adam's root of v.
@@ -44,8 +44,8 @@ from decoder_only.training import evaluate, train_step
 COSTS, NOISE = _path.TABLES / "batches.csv", _path.TABLES / "gradient_noise.csv"
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 HIGH, LOW = 4.5, 3.5
-WARMUP, N_ROWS = 10, 512
-STATES = (5, 10, 20, 40, 80, 160, 320)
+WARMUP, N_ROWS = 10, 256
+STATES = (5, 10, 20, 40, 80, 160)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,18 +230,19 @@ def main(experiment: tyro.conf.Positional[Literal["costs", "noise"]]) -> None:
     """Make the runs that have not been made yet.
 
     Args:
-        experiment: the last; `noise` begins by making what is still missing of `costs`.
+        experiment: which.
     """
     torch.set_num_threads(1)
+    if experiment == "noise":
+        for seed in range(3):
+            follow(2.5e-3, seed)
+            note(NOISE)
+        return
     for point in costs():
         if key(asdict(point), Point) not in {key(row, Point) for row in read(COSTS)}:
             append(COSTS, row := measure(point))
             print(row, flush=True)
             note(COSTS)
-    if experiment == "noise":
-        for seed in range(3):
-            follow(5e-3, seed)
-            note(NOISE)
 
 
 def note(table: Path) -> None:
