@@ -230,14 +230,13 @@ def main(experiment: tyro.conf.Positional[Literal["costs", "noise"]]) -> None:
     """Make the runs that have not been made yet.
 
     Args:
-        experiment: which.
+        experiment: `costs`, or `noise` and then what is missing of `costs`.
     """
     torch.set_num_threads(1)
     if experiment == "noise":
         for seed in range(3):
             follow(2.5e-3, seed)
             note(NOISE)
-        return
     for point in costs():
         if key(asdict(point), Point) not in {key(row, Point) for row in read(COSTS)}:
             append(COSTS, row := measure(point))
