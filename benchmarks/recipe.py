@@ -1,6 +1,6 @@
 """Which settings learn a small language best in a few minutes on a CPU.
 
-    python benchmarks/recipe.py vocabulary rates shape heads batch schedule tables adamw seeds
+    python benchmarks/recipe.py vocabulary rates shape heads turns decay batch schedule tables head untied adamw seeds
 
 Each experiment varies one thing around the recipe that stands in `BASE`, and every run gets the
 same processor time on one thread: the number of steps follows from how long a step takes. What
@@ -47,20 +47,24 @@ class Point:
     vocab_size: int = 2048
     context_length: int = 192
     d_model: int = 128
-    n_layers: int = 4
+    n_layers: int = 3
     n_heads: int = 4
+    position_base: float = 10_000.0
     batch_size: int = 8
     optimizer: str = "muon"
     learning_rate: float = 8e-3
-    table_learning_rate: float | None = None
+    table_learning_rate: float | None = 1.6e-2
     schedule: str = "warmup_stable_decay"
     warmup_steps: int = 50
     decay_share: float = 0.6
-    tied: bool = True
+    weight_decay: float = 0.1
+    tied: bool = False
     seed: int = 0
 
 
 BASE = Point()
+TIED = replace(BASE, table_learning_rate=None, tied=True)  # the best before a head of its own
+FOUR = replace(TIED, n_layers=4)  # where the search began
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,56 +83,86 @@ class Row(Point):
 def vocabulary() -> Iterator[Point]:
     # A context holds about one story in each.
     for vocab_size, context_length in ((1024, 224), (2048, 192), (2900, 176)):
-        yield replace(BASE, vocab_size=vocab_size, context_length=context_length)
+        yield replace(FOUR, vocab_size=vocab_size, context_length=context_length)
 
 
 def context() -> Iterator[Point]:
     for context_length in (144, 192, 256):
-        yield replace(BASE, context_length=context_length)
+        yield replace(TIED, context_length=context_length)
 
 
 def rates() -> Iterator[Point]:
     for rate in (4e-3, 8e-3, 1.6e-2):
-        yield replace(BASE, learning_rate=rate)
+        yield replace(FOUR, learning_rate=rate)
 
 
 def shape() -> Iterator[Point]:
     for d_model, n_layers, n_heads in (
-        (96, 4, 3),
-        (128, 3, 4),
-        (128, 5, 4),
         (96, 3, 3),
+        (96, 4, 3),
         (128, 2, 4),
-        (128, 3, 8),
+        (128, 3, 4),
+        (128, 4, 4),
+        (128, 5, 4),
     ):
-        yield replace(BASE, d_model=d_model, n_layers=n_layers, n_heads=n_heads)
+        yield replace(TIED, d_model=d_model, n_layers=n_layers, n_heads=n_heads)
 
 
 def heads() -> Iterator[Point]:
     for n_heads in (2, 4, 8):
-        yield replace(BASE, n_heads=n_heads)
+        yield replace(TIED, n_heads=n_heads)
+
+
+def turns() -> Iterator[Point]:
+    for position_base in (100.0, 1000.0, 10_000.0):
+        yield replace(TIED, position_base=position_base)
+
+
+def decay() -> Iterator[Point]:
+    for weight_decay in (0.0, 0.1, 0.3):
+        yield replace(TIED, weight_decay=weight_decay)
 
 
 def batch() -> Iterator[Point]:
     for batch_size in (4, 8, 16):
-        yield replace(BASE, batch_size=batch_size)
+        yield replace(FOUR, batch_size=batch_size)
 
 
 def schedule() -> Iterator[Point]:
-    yield replace(BASE, schedule="cosine")
+    yield replace(TIED, schedule="cosine")
     for share in (0.3, 0.6, 1.0):
-        yield replace(BASE, decay_share=share)
+        yield replace(TIED, decay_share=share)
 
 
 def tables() -> Iterator[Point]:
     for rate in (4e-3, 8e-3, 1.6e-2):
+        yield replace(TIED, table_learning_rate=rate)
+
+
+def head() -> Iterator[Point]:
+    yield TIED
+    yield replace(TIED, tied=False)
+
+
+def untied() -> Iterator[Point]:
+    """Around the recipe with a head of its own: what helped before, and what might now."""
+    for rate in (None, 1.6e-2, 3.2e-2):
         yield replace(BASE, table_learning_rate=rate)
-    yield replace(BASE, tied=False)
+    slow = replace(TIED, tied=False)
+    yield replace(slow, n_heads=8)
+    yield replace(slow, vocab_size=2900, context_length=176)
+    yield replace(slow, batch_size=4)
+    for rate in (4e-3, 1.6e-2):
+        yield replace(BASE, learning_rate=rate)
+    yield replace(BASE, vocab_size=2900, context_length=176)
+    yield replace(BASE, n_layers=2)
+    yield replace(BASE, batch_size=16)
+    yield replace(BASE, decay_share=1.0)
 
 
 def adamw() -> Iterator[Point]:
     for rate in (2e-3, 4e-3, 8e-3):
-        yield replace(BASE, optimizer="adamw", learning_rate=rate)
+        yield replace(TIED, optimizer="adamw", learning_rate=rate)
 
 
 def seeds() -> Iterator[Point]:
@@ -144,9 +178,13 @@ EXPERIMENTS = {
         rates,
         shape,
         heads,
+        turns,
+        decay,
         batch,
         schedule,
         tables,
+        head,
+        untied,
         adamw,
         seeds,
     )
@@ -177,6 +215,7 @@ def measure(point: Point) -> Row:
         n_layers=point.n_layers,
         n_heads=point.n_heads,
         positions="rotary",
+        position_base=point.position_base,
         norm="rms",
         activation="squared_relu",
         qk_norm=True,
@@ -193,6 +232,7 @@ def measure(point: Point) -> Row:
         schedule=point.schedule,
         decay_share=point.decay_share,
         warmup_steps=point.warmup_steps,
+        weight_decay=point.weight_decay,
         seed=point.seed,
     )
     began = time.process_time()
@@ -247,9 +287,13 @@ def main(
                 "rates",
                 "shape",
                 "heads",
+                "turns",
+                "decay",
                 "batch",
                 "schedule",
                 "tables",
+                "head",
+                "untied",
                 "adamw",
                 "seeds",
             ],

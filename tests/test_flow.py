@@ -29,6 +29,21 @@ def test_the_loss_is_the_surprise_at_the_word_that_came():
     assert "3 bits" in texts(flow.loss_steps(["sat", "ran", "the", "."], logits, 3))
 
 
+def test_numbers_that_are_not_round_stay_clear_of_the_bars():
+    figure = flow.loss_steps(["a", "b", "c"], [0.31, 2.123456, -1.7], 1)
+    (axes,) = figure.axes
+    figure.canvas.draw()
+    boxes = [
+        patch for patch in axes.patches if isinstance(patch, mpl.patches.Rectangle)
+    ]
+    bars = [box for box in boxes if box.get_height() == pytest.approx(0.22)]
+    left = min(bar.get_window_extent().x0 for bar in bars)
+    right = max(bar.get_window_extent().x1 for bar in bars)
+    extents = {text.get_text(): text.get_window_extent() for text in axes.texts}
+    assert max(extents[share].x1 for share in ("0.138", "0.844", "0.018")) < left
+    assert right < extents["0.24 bits"].x0
+
+
 def test_shapes_are_those_of_the_model():
     config = GPTConfig(
         vocab_size=300, context_length=16, d_model=32, n_layers=3, n_heads=4

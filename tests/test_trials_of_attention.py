@@ -26,7 +26,7 @@ def trial(monkeypatch):
     known = set(sys.modules)
     yield importlib.import_module
     for name in set(sys.modules) - known:
-        if name in (*ARMS, "tables", "provenance"):
+        if name in (*ARMS, "trial", "tables", "provenance"):
             sys.modules.pop(name)
 
 

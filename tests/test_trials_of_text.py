@@ -26,7 +26,7 @@ def positions(monkeypatch):
     monkeypatch.syspath_prepend(str(TRIALS))
     monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
     yield importlib.import_module("positions")
-    for name in ("positions", "_path", "tables", "provenance"):
+    for name in ("positions", "trial", "tables", "provenance"):
         sys.modules.pop(name, None)
 
 

@@ -24,7 +24,7 @@ def trial(monkeypatch):
     known = set(sys.modules)
     yield importlib.import_module
     for name in set(sys.modules) - known:
-        if name in (*NAMES, "_path", "tables", "provenance"):
+        if name in (*NAMES, "trial", "tables", "provenance"):
             sys.modules.pop(name)
 
 

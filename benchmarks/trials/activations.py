@@ -15,33 +15,23 @@ higher by two standard errors. The table goes into the package, for chapter 6. R
 are not made again.
 """
 
-import functools
-import math
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import islice, product
-from typing import Literal
+from itertools import product
 
-import _path
 import torch
 import torch.nn.functional as F
-import tyro
-from provenance import collect, write_results
-from tables import append, key, read
 from torch import Tensor, nn
+from trial import Table, beginnings, learn, stories
 
 from decoder_only.config import GPTConfig
-from decoder_only.data import Corpus, document_corpus, training_batch
+from decoder_only.data import training_batch
 from decoder_only.lm_head import next_token_loss
 from decoder_only.mlp import SwiGLU, squared_relu
 from decoder_only.model import GPT
-from decoder_only.stories import StoryLanguage
-from decoder_only.tokenization import BytePairTokenizer
 
-TABLE = _path.TABLES / "activations.csv"
 LENGTH, WIDTH = 32, 48
 RATES = (5e-3, 1e-2, 2e-2, 4e-2)
 PLAIN = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "squared_relu": squared_relu}
@@ -69,6 +59,9 @@ class Row(Point):
     parameters: int
     loss: float
     processor_seconds: float
+
+
+TABLE = Table("activations", Point)
 
 
 def rates() -> Iterator[Point]:
@@ -107,7 +100,7 @@ EXPERIMENTS = {each.__name__: each for each in (rates, edges, seeds, longer, abl
 def best() -> list[Point]:
     """Of every arm and start, the rate with the lowest mean over the first two seeds."""
     sums: dict[tuple[str, str], dict[float, float]] = defaultdict(dict)
-    for row in read(TABLE):
+    for row in TABLE.rows():
         if row["n_layers"] == "1" and row["seed"] in "01":
             arm, rate = sums[row["arm"], row["start"]], float(row["learning_rate"])
             arm[rate] = arm.get(rate, 0.0) + float(row["loss"])
@@ -133,19 +126,6 @@ class Gated(SwiGLU):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(self.activation(self.gate(x)) * self.up(x))
-
-
-@functools.cache
-def material() -> tuple[Corpus, Tensor]:
-    """Stories to learn from, and the beginnings of 400 to be measured on."""
-    language = StoryLanguage()
-    stories = list(islice(language.stories(split="train"), 1_500))
-    tokenizer = BytePairTokenizer.train(stories[:300], 512)
-    unseen = document_corpus(
-        islice(language.stories(split="validation"), 400), tokenizer
-    )
-    held_out = torch.from_numpy(unseen.ids.astype("int64")).unfold(0, LENGTH + 1, 1)
-    return document_corpus(stories, tokenizer), held_out[unseen.starts]
 
 
 @torch.no_grad()
@@ -178,22 +158,25 @@ def build(point: Point) -> GPT:
 
 def measure(point: Point) -> Row:
     """Make one run."""
-    corpus, held_out = material()
+    corpus, unseen = stories()
+    held_out = beginnings(unseen, LENGTH)
     began = time.process_time()
     model = build(point)
-    settings = {"betas": (0.9, 0.95), "weight_decay": 0.0, "fused": True}
-    optimizer = torch.optim.AdamW(model.parameters(), **settings)
-    for step in range(point.steps):
-        rising = min(1, (step + 1) / 50)
-        falling = (1 + math.cos(math.pi * step / point.steps)) / 2
-        optimizer.param_groups[0]["lr"] = point.learning_rate * rising * falling
+
+    def loss_at(step: int) -> Tensor:
         inputs, targets = training_batch(
             corpus, batch_size=8, context_length=LENGTH, seed=point.seed, step=step
         )
-        optimizer.zero_grad()
-        next_token_loss(model(inputs), targets).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        return next_token_loss(model(inputs), targets)
+
+    learn(
+        model,
+        loss_at,
+        steps=point.steps,
+        learning_rate=point.learning_rate,
+        warmup=50,
+        max_gradient_norm=1.0,
+    )
     with torch.no_grad():
         loss = next_token_loss(model(held_out[:, :-1]), held_out[:, 1:]).item()
     return Row(
@@ -204,27 +187,5 @@ def measure(point: Point) -> Row:
     )
 
 
-def main(
-    experiments: tyro.conf.Positional[
-        tuple[Literal["rates", "edges", "seeds", "longer", "ablations"], ...]
-    ],
-) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which, in this order: the later ones read what the earlier found.
-    """
-    torch.set_num_threads(1)
-    for name in experiments:
-        done = {key(row, Point) for row in read(TABLE)}
-        for point in dict.fromkeys(EXPERIMENTS[name]()):
-            if key(asdict(point), Point) not in done:
-                append(TABLE, row := measure(point))
-                print(row, flush=True)
-    provenance = collect(packages=["torch", "numpy", "tiktoken"])
-    about = {"provenance": provenance, "runs": len(read(TABLE))}
-    write_results(TABLE.with_suffix(".json"), about)
-
-
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TABLE.make(measure, EXPERIMENTS)

@@ -13,27 +13,20 @@ What would count against "more stable": batch norm as good, at as many rates. Th
 into the package, for chapter 5. Runs that stand in it are not made again.
 """
 
-import functools
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice, product
+from itertools import product
 
-import _path
 import torch
-from provenance import collect, write_results
-from tables import append, key, read
 from torch import Tensor, nn
+from trial import Table, learn, stories
 
 from decoder_only.config import GPTConfig
-from decoder_only.data import Corpus, document_corpus, training_batch
+from decoder_only.data import Corpus, training_batch
 from decoder_only.lm_head import next_token_loss
 from decoder_only.model import GPT
-from decoder_only.stories import StoryLanguage
-from decoder_only.tokenization import BytePairTokenizer
 
-TABLE = _path.TABLES / "batch_norm.csv"
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 
 
@@ -59,6 +52,9 @@ class Row(Point):
     processor_seconds: float
 
 
+TABLE = Table("batch_norm", Point)
+
+
 def points() -> Iterator[Point]:
     for (size, length), rate, seed, norm in product(
         ((8, 32), (1, 16)), RATES, range(3), ("layer", "batch")
@@ -66,16 +62,6 @@ def points() -> Iterator[Point]:
         yield Point(
             norm=norm, batch_size=size, length=length, learning_rate=rate, seed=seed
         )
-
-
-@functools.cache
-def material() -> tuple[Corpus, Corpus]:
-    """Stories to learn from, and 400 to be measured on."""
-    language = StoryLanguage()
-    stories = list(islice(language.stories(split="train"), 1_500))
-    tokenizer = BytePairTokenizer.train(stories[:300], 512)
-    unseen = islice(language.stories(split="validation"), 400)
-    return document_corpus(stories, tokenizer), document_corpus(unseen, tokenizer)
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -115,21 +101,16 @@ def held_out_loss(model: GPT, point: Point, corpus: Corpus) -> float:
 
 def measure(point: Point) -> Row:
     """Make one run."""
-    corpus, held_out = material()
+    corpus, held_out = stories()
     began = time.process_time()
     model = build(point)
-    settings = {"betas": (0.9, 0.95), "weight_decay": 0.0, "fused": True}
-    optimizer = torch.optim.AdamW(model.parameters(), **settings)
-    losses = []
-    for step in range(point.steps):
-        falling = (1 + math.cos(math.pi * step / point.steps)) / 2
-        rising = min(1, (step + 1) / 30)
-        optimizer.param_groups[0]["lr"] = point.learning_rate * rising * falling
-        loss = loss_of(model, point, corpus, step)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = learn(
+        model,
+        lambda step: loss_of(model, point, corpus, step),
+        steps=point.steps,
+        learning_rate=point.learning_rate,
+        warmup=30,
+    )
     used = held_out_loss(model.eval(), point, held_out)
     # Statistics of each batch, and no averages kept of them.
     by_batch = held_out_loss(model.train(), point, held_out)
@@ -142,18 +123,5 @@ def measure(point: Point) -> Row:
     )
 
 
-def main() -> None:
-    """Make the runs that have not been made yet."""
-    torch.set_num_threads(1)
-    done = {key(row, Point) for row in read(TABLE)}
-    for point in points():
-        if key(asdict(point), Point) not in done:
-            append(TABLE, row := measure(point))
-            print(row, flush=True)
-    provenance = collect(packages=["torch", "numpy", "tiktoken"])
-    about = {"provenance": provenance, "runs": len(read(TABLE))}
-    write_results(TABLE.with_suffix(".json"), about)
-
-
 if __name__ == "__main__":
-    main()
+    TABLE.make(measure, {"points": points})

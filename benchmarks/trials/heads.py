@@ -21,24 +21,16 @@ Runs that stand in the table are not made again. Chapter 4 reads it and repeats 
 """
 
 import functools
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from pathlib import Path
-from typing import Literal
 
 import torch
-import tyro
 from jaxtyping import Float
 from torch import Tensor
+from trial import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from provenance import collect, write_results
-from tables import append, key, read
-
-from decoder_only import stored
 from decoder_only.attention import attention_weights
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, story_corpora
@@ -47,7 +39,6 @@ from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
-TABLE = stored.FOLDER / "trials" / "heads.csv"
 WIDTH, DEPTH, CONTEXT, VOCABULARY = 64, 2, 128, 512
 SEEDS, STEPS = (1, 2, 3), 300
 
@@ -78,6 +69,7 @@ class Row(Point):
     processor_seconds: float
 
 
+TABLE = Table("heads", Point)
 ARMS = [
     *(Point(n_heads=n, n_kv_heads=n) for n in (1, 2, 4, 8)),
     *(Point(n_heads=4, n_kv_heads=n) for n in (2, 1)),
@@ -94,40 +86,18 @@ def material() -> tuple[BytePairTokenizer, Corpus, Corpus]:
     return tokenizer, *corpora
 
 
-def rates(rows: list[dict[str, str]]) -> Iterator[Point]:
-    """What is still to be tried before every arm's best rate lies between two others."""
-    for arm in ARMS:
-        tried = scores(rows, arm)
-        middle = min(tried, key=tried.get, default=arm.learning_rate)
-        for rate in (middle, middle / 2, 2 * middle):
-            if rate not in tried:
-                yield replace(arm, learning_rate=rate)
+def rates() -> Iterator[Point]:
+    yield from TABLE.rates(ARMS)
 
 
-def seeds(rows: list[dict[str, str]]) -> Iterator[Point]:
-    for seed in SEEDS:
-        for arm in ARMS:
-            tried = scores(rows, arm)
-            yield replace(arm, learning_rate=min(tried, key=tried.get), seed=seed)
+def seeds() -> Iterator[Point]:
+    yield from TABLE.seeds(ARMS, SEEDS)
 
 
-def longer(rows: list[dict[str, str]]) -> Iterator[Point]:
-    for point in seeds(rows):
-        if point.seed == SEEDS[0] and point.n_kv_heads == point.n_heads != 2:
+def longer() -> Iterator[Point]:
+    for point in TABLE.seeds(ARMS, SEEDS[:1]):
+        if point.n_kv_heads == point.n_heads != 2:
             yield replace(point, steps=4 * STEPS)
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds, longer)}
-
-
-def scores(rows: list[dict[str, str]], arm: Point) -> dict[float, float]:
-    """The loss at each rate that was tried for an arm."""
-    return {
-        float(row["learning_rate"]): float(row["loss"])
-        for row in rows
-        if key(row | {"learning_rate": arm.learning_rate}, Point)
-        == key(asdict(arm), Point)
-    }
 
 
 def configuration(point: Point) -> GPTConfig:
@@ -220,34 +190,5 @@ def measure(point: Point) -> Row:
     )
 
 
-def main(
-    experiments: tyro.conf.Positional[tuple[Literal["rates", "seeds", "longer"], ...]],
-) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which, in this order.
-    """
-    torch.set_num_threads(1)
-    for name in experiments:
-        while left := remaining(EXPERIMENTS[name](read(TABLE))):
-            for point in left:
-                row = measure(point)
-                append(TABLE, row)
-                print(row, flush=True)
-    rows = read(TABLE)
-    seconds = sum(float(row["processor_seconds"]) for row in rows)
-    provenance = collect(packages=["torch", "numpy", "tiktoken"])
-    about = {"provenance": provenance, "runs": len(rows)}
-    write_results(
-        TABLE.with_suffix(".json"), about | {"processor seconds": round(seconds)}
-    )
-
-
-def remaining(points: Iterator[Point]) -> list[Point]:
-    done = {key(row, Point) for row in read(TABLE)}
-    return [point for point in points if key(asdict(point), Point) not in done]
-
-
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TABLE.make(measure, {"rates": rates, "seeds": seeds, "longer": longer})

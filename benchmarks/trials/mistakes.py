@@ -12,20 +12,19 @@ The mistakes stand in the chapter and nowhere else: this runs those of its cells
 "mistakes". The table goes into the package, for the chapter.
 """
 
+import functools
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from unittest.mock import patch
 
-import _path
-import torch
-from provenance import collect, write_results
-from tables import append, key, read
+from trial import Table
 
 from decoder_only import multihead
 
-CHAPTER = _path.BENCHMARKS.parent / "book" / "08_model.ipynb"
-TABLE = _path.TABLES / "mistakes.csv"
+CHAPTER = Path(__file__).resolve().parents[2] / "book" / "08_model.ipynb"
 RATES = (3e-3, 1e-3, 1e-2)
 
 
@@ -48,49 +47,48 @@ class Row(Point):
     recited: float
 
 
+TABLE = Table("mistakes", Point)
+
+
+@functools.cache
 def chapter() -> dict[str, object]:
     """The names that the chapter's cells about mistakes define."""
     cells = json.loads(CHAPTER.read_text(encoding="utf-8"))["cells"]
     names: dict[str, object] = {"__name__": "chapter"}
-    sys.modules["chapter"] = sys.modules[
-        __name__
-    ]  # where a dataclass looks up its names
+    # Where a dataclass looks up its names.
+    sys.modules["chapter"] = sys.modules[__name__]
     for cell in cells:
         if "mistakes" in cell["metadata"].get("tags", ()):
             exec("".join(cell["source"]), names)
     return names
 
 
-def run(
-    names: dict[str, object], mistake: str, plan: object, rate: float, seed: int
-) -> dict[str, float]:
-    """What came of a run, which is made if it does not stand in the table yet."""
-    point = Point(mistake=mistake, learning_rate=rate, seed=seed)
-    made = {key(row, Point): row for row in read(TABLE)}
-    if key(asdict(point), Point) not in made:
-        with patch.object(multihead, "attend", plan.attention):
-            losses, recited = names["memorize"](plan, rate, seed)
-        at = {f"loss_{n}": round(losses[n - 1], 4) for n in (60, 200, 400)}
-        row = Row(**asdict(point), **at, recited=round(recited, 3))
-        append(TABLE, row)
-        print(row, flush=True)
-        made = {key(row, Point): row for row in read(TABLE)}
-    row = made[key(asdict(point), Point)]
-    return {name: float(row[name]) for name in ("loss_400", "recited")}
-
-
-def main() -> None:
-    """Make the runs that have not been made yet."""
-    torch.set_num_threads(1)
-    names = chapter()
-    for mistake, plan in names["plans"].items():
+def runs() -> Iterator[Point]:
+    """Every mistake at a first rate, and at others where a seed fails."""
+    for mistake in chapter()["plans"]:
         for rate in RATES:
-            rows = [run(names, mistake, plan, rate, seed) for seed in range(3)]
-            if all(row["loss_400"] < 0.2 and row["recited"] == 1 for row in rows):
+            points = [
+                Point(mistake=mistake, learning_rate=rate, seed=seed)
+                for seed in range(3)
+            ]
+            yield from points
+            rows = [TABLE.row(point) for point in points]
+            if all(
+                float(row["loss_400"]) < 0.2 and float(row["recited"]) == 1
+                for row in rows
+            ):
                 break
-    about = {"provenance": collect(packages=["torch", "numpy"])}
-    write_results(TABLE.with_suffix(".json"), about)
+
+
+def measure(point: Point) -> Row:
+    """Make one run."""
+    plan = chapter()["plans"][point.mistake]
+    with patch.object(multihead, "attend", plan.attention):
+        memorize = chapter()["memorize"]
+        losses, recited = memorize(plan, point.learning_rate, point.seed)
+    at = {f"loss_{n}": round(losses[n - 1], 4) for n in (60, 200, 400)}
+    return Row(**asdict(point), **at, recited=round(recited, 3))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    TABLE.make(measure, {"runs": runs}, packages=("torch", "numpy"))

@@ -25,22 +25,17 @@ Runs that stand in the table are not made again. Chapter 2 reads them and repeat
 
 import copy
 import functools
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-import tyro
-from _path import TABLES
 from einops import rearrange
-from provenance import collect, write_results
-from tables import append, key, read
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
+from trial import Table
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, text_corpus, training_batch
@@ -57,7 +52,6 @@ from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import train_step
 
-TABLE = TABLES / "positions.csv"
 VOCAB_SIZE, S, BATCH_SIZE, N_HEADS = 512, 64, 8, 4
 N_WINDOWS = 128
 SEEDS = 1, 2, 3  # seed 0 is for choosing the rate
@@ -88,6 +82,7 @@ class Row(Point):
     processor_seconds: float
 
 
+TABLE = Table("positions", Point, score="inside")
 ARMS = [
     Point(positions="none"),
     *(Point(positions="learned", scale=scale) for scale in (0.25, 1.0, 4.0)),
@@ -281,79 +276,29 @@ def row(point: Point, model: GPT, began: float) -> Row:
     return Row(**asdict(point), **found, processor_seconds=seconds)
 
 
-def rates(rows: list[dict[str, str]], arms: list[Point] = ARMS) -> Iterator[Point]:
-    """What is still to be tried before every arm's best rate lies between two others."""
-    for arm in arms:
-        tried = scores(rows, arm)
-        middle = min(tried, key=tried.get, default=arm.learning_rate)
-        for rate in (middle, middle / 2, 2 * middle):
-            if rate not in tried:
-                yield replace(arm, learning_rate=rate)
+def rates() -> Iterator[Point]:
+    yield from TABLE.rates(ARMS)
 
 
-def seeds(rows: list[dict[str, str]]) -> Iterator[Point]:
-    for seed in SEEDS:
-        for arm in ARMS:
-            tried = scores(rows, arm)
-            yield replace(arm, learning_rate=min(tried, key=tried.get), seed=seed)
+def seeds() -> Iterator[Point]:
+    yield from TABLE.seeds(ARMS, SEEDS)
 
 
-def longer_rates(rows: list[dict[str, str]]) -> Iterator[Point]:
+def longer_rates() -> Iterator[Point]:
     """The rates anew for what is added to the tokens, which takes longer to be learned."""
-    yield from rates(rows, [arm for arm in LONGER if arm.scale is not None])
+    yield from TABLE.rates(arm for arm in LONGER if arm.scale is not None)
 
 
-def longer(rows: list[dict[str, str]]) -> Iterator[Point]:
+def longer() -> Iterator[Point]:
     for seed in SEEDS:
         for arm in LONGER:
-            short = replace(arm, steps=Point.steps)
-            tried = scores(rows, short if arm.scale is None else arm)
-            yield replace(arm, learning_rate=min(tried, key=tried.get), seed=seed)
+            tuned = replace(arm, steps=Point.steps) if arm.scale is None else arm
+            rate = TABLE.at_best_rate(tuned).learning_rate
+            yield replace(arm, learning_rate=rate, seed=seed)
 
 
 EXPERIMENTS = {each.__name__: each for each in (rates, seeds, longer_rates, longer)}
 
-
-def scores(rows: list[dict[str, str]], arm: Point) -> dict[float, float]:
-    """The loss within the trained length at each rate that was tried for an arm."""
-    return {
-        float(row["learning_rate"]): float(row["inside"])
-        for row in rows
-        if key(row | {"learning_rate": arm.learning_rate}, Point)
-        == key(asdict(arm), Point)
-    }
-
-
-def main(
-    experiments: tyro.conf.Positional[
-        tuple[Literal["rates", "seeds", "longer_rates", "longer"], ...]
-    ],
-) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which, in this order.
-    """
-    torch.set_num_threads(1)
-    for name in experiments:
-        while left := remaining(EXPERIMENTS[name](read(TABLE))):
-            for point in left:
-                for row in list(measure(point)):  # all of them, or none
-                    append(TABLE, row)
-                    print(row, flush=True)
-    rows = read(TABLE)
-    seconds = sum(float(row["processor_seconds"]) for row in rows)
-    provenance = collect(packages=["torch", "numpy", "tiktoken", "regex"])
-    about = {"provenance": provenance, "runs": len(rows)}
-    write_results(
-        TABLE.with_suffix(".json"), about | {"processor seconds": round(seconds)}
-    )
-
-
-def remaining(points: Iterator[Point]) -> list[Point]:
-    done = {key(row, Point) for row in read(TABLE)}
-    return [point for point in points if key(asdict(point), Point) not in done]
-
-
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    packages = "torch", "numpy", "tiktoken", "regex"
+    TABLE.make(measure, EXPERIMENTS, packages=packages)

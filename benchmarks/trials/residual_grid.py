@@ -18,28 +18,20 @@ it are not made again.
 
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import islice, product
-from typing import Literal
+from itertools import product
 
-import _path
 import torch
-import tyro
-from provenance import collect, write_results
-from tables import append, key, read
 from torch import Tensor
+from trial import Table, beginnings, learn, stories
 
 from decoder_only.config import GPTConfig
-from decoder_only.data import Corpus, document_corpus, training_batch
+from decoder_only.data import training_batch
 from decoder_only.lm_head import next_token_loss
 from decoder_only.model import GPT
-from decoder_only.stories import StoryLanguage
-from decoder_only.tokenization import BytePairTokenizer
 
-TABLE = _path.TABLES / "residual_grid.csv"
 LENGTH = 32
 RATES = (1e-3, 3e-3, 1e-2)
 GAINS = (0.0, 0.5, 1.0, 2.0)
@@ -72,6 +64,9 @@ class Row(Point):
     loss: float
     frequencies: float
     processor_seconds: float
+
+
+TABLE = Table("residual_grid", Point)
 
 
 def grid() -> Iterator[Point]:
@@ -109,7 +104,7 @@ EXPERIMENTS = {each.__name__: each for each in (grid, edges, seeds, hurried, lon
 def best() -> list[Point]:
     """Of every wiring and scale, the run of the first seed that ended lowest."""
     ends: dict[tuple[str, str], dict[str, str]] = {}
-    for row in read(TABLE):
+    for row in TABLE.rows():
         if (row["warmup"], row["steps"], row["seed"]) == ("40", "160", "0"):
             arm = row["wiring"], row["gain"]
             if arm not in ends or float(row["loss"]) < float(ends[arm]["loss"]):
@@ -123,28 +118,11 @@ def best() -> list[Point]:
 
 
 @functools.cache
-def material() -> tuple[Corpus, Tensor]:
-    """Stories to learn from, and the beginnings of 400 to be measured on."""
-    language = StoryLanguage()
-    stories = list(islice(language.stories(split="train"), 1_500))
-    tokenizer = BytePairTokenizer.train(stories[:300], 512)
-    unseen = islice(language.stories(split="validation"), 400)
-    held_out = beginnings(document_corpus(unseen, tokenizer))
-    return document_corpus(stories, tokenizer), held_out
-
-
-def beginnings(corpus: Corpus) -> Tensor:
-    rows = torch.from_numpy(corpus.ids.astype("int64")).unfold(0, LENGTH + 1, 1)
-    return rows[corpus.starts]
-
-
-@functools.cache
 def frequencies() -> float:
     """The loss of shares by position, mixed with a little of the shares overall."""
-    corpus, held_out = material()
-    counts = torch.stack(
-        [column.bincount(minlength=512) for column in beginnings(corpus)[:, 1:].T]
-    )
+    learned, held_out = (beginnings(corpus, LENGTH) for corpus in stories())
+    columns = learned[:, 1:].T
+    counts = torch.stack([column.bincount(minlength=512) for column in columns])
     overall = (counts.sum(0) + 1) / (counts.sum() + 512)
     shares = (counts + 20 * overall) / (counts.sum(1, keepdim=True) + 20)
     return -shares.log().T[held_out[:, 1:], torch.arange(LENGTH)].mean().item()
@@ -184,25 +162,19 @@ def run(model: GPT, ids: Tensor, wiring: str) -> Tensor:
 
 def measure(point: Point) -> Row:
     """Make one run."""
-    corpus, held_out = material()
+    corpus, unseen = stories()
+    held_out = beginnings(unseen, LENGTH)
     began = time.process_time()
     model = build(point)
-    settings = {"betas": (0.9, 0.95), "weight_decay": 0.0, "fused": True}
-    optimizer = torch.optim.AdamW(model.parameters(), **settings)
-    ended = math.inf
-    for step in range(point.steps):
-        rising = min(1, (step + 1) / point.warmup)
-        falling = (1 + math.cos(math.pi * step / point.steps)) / 2
-        optimizer.param_groups[0]["lr"] = point.learning_rate * rising * falling
+
+    def loss_at(step: int) -> Tensor:
         inputs, targets = training_batch(
             corpus, batch_size=8, context_length=LENGTH, seed=point.seed, step=step
         )
-        loss = next_token_loss(run(model, inputs, point.wiring), targets)
-        if not loss.isfinite():
-            break
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return next_token_loss(run(model, inputs, point.wiring), targets)
+
+    rate, warmup = point.learning_rate, point.warmup
+    learn(model, loss_at, steps=point.steps, learning_rate=rate, warmup=warmup)
     with torch.no_grad():
         logits = run(model, held_out[:, :-1], point.wiring)
     ended = next_token_loss(logits, held_out[:, 1:]).item()
@@ -214,27 +186,5 @@ def measure(point: Point) -> Row:
     )
 
 
-def main(
-    experiments: tyro.conf.Positional[
-        tuple[Literal["grid", "edges", "seeds", "hurried", "long"], ...]
-    ],
-) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which, in this order: the later ones read what the earlier found.
-    """
-    torch.set_num_threads(1)
-    for name in experiments:
-        done = {key(row, Point) for row in read(TABLE)}
-        for point in dict.fromkeys(EXPERIMENTS[name]()):
-            if key(asdict(point), Point) not in done:
-                append(TABLE, row := measure(point))
-                print(row, flush=True)
-    provenance = collect(packages=["torch", "numpy", "tiktoken"])
-    about = {"provenance": provenance, "runs": len(read(TABLE))}
-    write_results(TABLE.with_suffix(".json"), about)
-
-
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TABLE.make(measure, EXPERIMENTS)

@@ -17,26 +17,16 @@ it: undivided products as good as additive ones at the largest K, or divided one
 Runs that stand in the table are not made again. Chapter 3 reads it, and a test repeats a row.
 """
 
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Literal
+from dataclasses import asdict, dataclass
 
 import torch
 import torch.nn.functional as F
-import tyro
 from jaxtyping import Float, Int
 from torch import Tensor
+from trial import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from provenance import collect, write_results
-from tables import append, key, read
-
-from decoder_only import stored
-
-TABLE = stored.FOLDER / "trials" / "scores.csv"
 WIDTH, N_WORDS, STEPS = 32, 40, 200
 SEEDS = (1, 2, 3, 4)
 
@@ -60,6 +50,7 @@ class Row(Point):
     processor_seconds: float
 
 
+TABLE = Table("scores", Point)
 ARMS = [
     Point(score=score, head_dim=head_dim)
     for head_dim in (16, 64, 256)
@@ -134,64 +125,13 @@ def measure(point: Point) -> Row:
     )
 
 
-def rates(rows: list[dict[str, str]]) -> Iterator[Point]:
-    """What is still to be tried before every arm's best rate lies between two others."""
-    for arm in ARMS:
-        tried = losses_of(rows, arm)
-        middle = min(tried, key=tried.get, default=arm.learning_rate)
-        for rate in (middle, middle / 2, 2 * middle):
-            if rate not in tried:
-                yield replace(arm, learning_rate=rate)
+def rates() -> Iterator[Point]:
+    yield from TABLE.rates(ARMS)
 
 
-def seeds(rows: list[dict[str, str]]) -> Iterator[Point]:
-    for seed in SEEDS:
-        for arm in ARMS:
-            tried = losses_of(rows, arm)
-            yield replace(arm, learning_rate=min(tried, key=tried.get), seed=seed)
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds)}
-
-
-def losses_of(rows: list[dict[str, str]], arm: Point) -> dict[float, float]:
-    """The loss at each rate that was tried for an arm."""
-    return {
-        float(row["learning_rate"]): float(row["loss"])
-        for row in rows
-        if key(row | {"learning_rate": arm.learning_rate}, Point)
-        == key(asdict(arm), Point)
-    }
-
-
-def main(
-    experiments: tyro.conf.Positional[tuple[Literal["rates", "seeds"], ...]],
-) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which, in this order.
-    """
-    torch.set_num_threads(1)
-    for name in experiments:
-        while left := remaining(EXPERIMENTS[name](read(TABLE))):
-            for point in left:
-                row = measure(point)
-                append(TABLE, row)
-                print(row, flush=True)
-    rows = read(TABLE)
-    seconds = sum(float(row["processor_seconds"]) for row in rows)
-    provenance = collect(packages=["torch", "numpy"])
-    about = {"provenance": provenance, "runs": len(rows)}
-    write_results(
-        TABLE.with_suffix(".json"), about | {"processor seconds": round(seconds)}
-    )
-
-
-def remaining(points: Iterator[Point]) -> list[Point]:
-    done = {key(row, Point) for row in read(TABLE)}
-    return [point for point in points if key(asdict(point), Point) not in done]
+def seeds() -> Iterator[Point]:
+    yield from TABLE.seeds(ARMS, SEEDS)
 
 
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TABLE.make(measure, {"rates": rates, "seeds": seeds}, packages=("torch", "numpy"))

@@ -16,17 +16,12 @@ again.
 """
 
 import functools
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
 
-import _path
 import torch
-import tyro
-from provenance import collect, write_results
-from tables import append, key, read
+from trial import Table
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, story_corpora
@@ -37,7 +32,6 @@ from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
-TABLE = _path.TABLES / "tying.csv"
 WIDTH, DEPTH = 64, 2
 ARMS = ("tied", "separate", "tied, wider")
 RATES = (2e-3, 4e-3, 8e-3, 1.6e-2)
@@ -64,6 +58,9 @@ class Row(Point):
     processor_seconds: float
 
 
+TABLE = Table("tying", Point)
+
+
 def rates() -> Iterator[Point]:
     for arm in ARMS:
         for rate in RATES:
@@ -81,9 +78,6 @@ def length() -> Iterator[Point]:
     for point in size():
         if point.learning_rate == RATES[2] and point.arm != "tied":
             yield replace(point, steps=800)
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, size, length)}
 
 
 @functools.cache
@@ -136,26 +130,5 @@ def measure(point: Point) -> Row:
     )
 
 
-def main(
-    experiments: tyro.conf.Positional[tuple[Literal["rates", "size", "length"], ...]],
-) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which.
-    """
-    torch.set_num_threads(1)
-    done = {key(row, Point) for row in read(TABLE)}
-    points = [point for name in experiments for point in EXPERIMENTS[name]()]
-    for point in dict.fromkeys(points):
-        if key(asdict(point), Point) in done:
-            continue
-        row = measure(point)
-        append(TABLE, row)
-        print(row, flush=True)
-    about = {"provenance": collect(packages=["torch", "numpy", "tiktoken"])}
-    write_results(TABLE.with_suffix(".json"), about)
-
-
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TABLE.make(measure, {"rates": rates, "size": size, "length": length})

@@ -17,17 +17,12 @@ Runs that stand in the table are not made again. Chapter 1 reads it and repeats 
 """
 
 import functools
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
 
 import torch
-import tyro
-from _path import TABLES
-from provenance import collect, write_results
-from tables import append, key, read
+from trial import Table
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, text_corpus, tiny_shakespeare
@@ -36,7 +31,6 @@ from decoder_only.model import GPT
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
-TABLE = TABLES / "vocabulary.csv"
 PATTERNS = {"words": GPT2_PATTERN, "lines": r"[^\n]++\n?|\n"}
 TRAINING, VALIDATION = slice(0, 1_003_854), slice(1_059_624, None)
 ROW_BYTES, BATCH_SIZE = 256, 4
@@ -68,6 +62,7 @@ class Row(Point):
     processor_seconds: float
 
 
+TABLE = Table("vocabulary", Point, score="bits_per_byte")
 ARMS = [
     *(Point(vocab_size=size) for size in (257, 512, 1024, 2048, 4096, 8192)),
     *(Point(cut="lines", vocab_size=size) for size in (1024, 4096)),
@@ -85,40 +80,17 @@ def material(cut: str, vocab_size: int) -> tuple[Corpus, Corpus, float]:
     return *corpora, corpora[1].n_targets / len(held_out.split())
 
 
-def rates(rows: list[dict[str, str]]) -> Iterator[Point]:
-    """What is still to be tried before every arm's best rate lies between two others."""
-    for arm in ARMS:
-        tried = scores(rows, arm)
-        middle = min(tried, key=tried.get, default=arm.learning_rate)
-        for rate in (middle, middle / 2, 2 * middle):
-            if rate not in tried:
-                yield replace(arm, learning_rate=rate)
+def rates() -> Iterator[Point]:
+    yield from TABLE.rates(ARMS)
 
 
-def seeds(rows: list[dict[str, str]]) -> Iterator[Point]:
-    for seed in SEEDS:
-        for arm in ARMS:
-            tried = scores(rows, arm)
-            yield replace(arm, learning_rate=min(tried, key=tried.get), seed=seed)
+def seeds() -> Iterator[Point]:
+    yield from TABLE.seeds(ARMS, SEEDS)
 
 
-def shorter(rows: list[dict[str, str]]) -> Iterator[Point]:
-    for point in seeds(rows):
-        if point.seed == SEEDS[0]:
-            yield replace(point, steps=point.steps // 4)
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds, shorter)}
-
-
-def scores(rows: list[dict[str, str]], arm: Point) -> dict[float, float]:
-    """Bits per byte at each rate that was tried for an arm."""
-    return {
-        float(row["learning_rate"]): float(row["bits_per_byte"])
-        for row in rows
-        if key(row | {"learning_rate": arm.learning_rate}, Point)
-        == key(asdict(arm), Point)
-    }
+def shorter() -> Iterator[Point]:
+    for point in TABLE.seeds(ARMS, SEEDS[:1]):
+        yield replace(point, steps=point.steps // 4)
 
 
 def measure(point: Point) -> Row:
@@ -162,34 +134,9 @@ def measure(point: Point) -> Row:
     )
 
 
-def main(
-    experiments: tyro.conf.Positional[tuple[Literal["rates", "seeds", "shorter"], ...]],
-) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which, in this order.
-    """
-    torch.set_num_threads(1)
-    for name in experiments:
-        while left := remaining(EXPERIMENTS[name](read(TABLE))):
-            for point in left:
-                row = measure(point)
-                append(TABLE, row)
-                print(row, flush=True)
-    rows = read(TABLE)
-    seconds = sum(float(row["processor_seconds"]) for row in rows)
-    provenance = collect(packages=["torch", "numpy", "tiktoken", "regex"])
-    about = {"provenance": provenance, "runs": len(rows)}
-    write_results(
-        TABLE.with_suffix(".json"), about | {"processor seconds": round(seconds)}
-    )
-
-
-def remaining(points: Iterator[Point]) -> list[Point]:
-    done = {key(row, Point) for row in read(TABLE)}
-    return [point for point in points if key(asdict(point), Point) not in done]
-
-
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TABLE.make(
+        measure,
+        {"rates": rates, "seeds": seeds, "shorter": shorter},
+        packages=("torch", "numpy", "tiktoken", "regex"),
+    )

@@ -9,11 +9,10 @@ Used by chapters 7 and 8.
 
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
 from decoder_only.config import GPTConfig
@@ -44,7 +43,7 @@ def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
     require("came", came, lambda i: 0 <= i < len(words), "the index of a word")
     powers = np.exp(logits)
     p = powers / powers.sum()
-    axes, top = _page(6.4, 0.5 * len(words) + 1.35), 0.5 * len(words) + 0.5
+    axes, top = plots.page(6.4, 0.5 * len(words) + 1.35), 0.5 * len(words) + 0.5
     places = {"word": 0.1, "logit $y$": 1.1, "$e^y$": 2.2, "softmax $p$": 3.2}
     for title, x in (places | {"surprise $-\\log p$": 5.0}).items():
         axes.text(x, top + 0.35, title, color=plots.GREY, fontsize=11)
@@ -53,26 +52,31 @@ def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
     ):
         height = top - 0.5 * (row + 1) + 0.25
         colour = plots.VERMILLION if row == came else plots.BLUE
-        shown = [word, f"{y:.2f}", f"{power:.1f}".rstrip("0").rstrip("."), f"{share:g}"]
+        shown = [word, f"{y:.2f}", _short(power, 1), _short(share, 3)]
         for text, x in zip(shown, places.values(), strict=True):
             weight = "bold" if row == came else "normal"
             axes.text(x, height, text, va="center_baseline", fontweight=weight)
         corner = places["softmax $p$"] + 0.62, height - 0.11
-        axes.add_patch(Rectangle(corner, 1.5 * share, 0.22, color=colour))
+        axes.add_patch(Rectangle(corner, share, 0.22, color=colour))
         if row == came:
-            start = corner[0] + 1.5 * share + 0.06
-            _arrow(axes, (start, height), (4.95, height), colour)
-            said = f"{-np.log2(share):g} bits"
+            start = corner[0] + share + 0.06
+            plots.arrow(axes, (start, height), (4.95, height), color=colour)
+            said = f"{_short(-np.log2(share), 2)} bits"
             axes.text(5.0, height, said, va="center_baseline", fontweight="bold")
             axes.text(5.0, height - 0.3, f"({-np.log(share):.2f} nats)")
     y = top - 0.5 * len(words) - 0.05
     axes.plot((places["$e^y$"] - 0.1, 4.6), (y + 0.15, y + 0.15), color=plots.MIST)
-    axes.text(places["$e^y$"], y - 0.12, f"{powers.sum():g}", va="center_baseline")
+    axes.text(places["$e^y$"], y - 0.12, _short(powers.sum(), 1), va="center_baseline")
     axes.text(places["softmax $p$"], y - 0.12, "1", va="center_baseline")
     axes.text(
         places["logit $y$"], y - 0.12, "sum", va="center_baseline", color=plots.GREY
     )
     return axes.figure
+
+
+def _short(number: float, places: int) -> str:
+    """At most so many places, and no zeros at the end."""
+    return f"{number:.{places}f}".rstrip("0").rstrip(".")
 
 
 def shapes(config: GPTConfig, length: int) -> Figure:
@@ -98,7 +102,7 @@ def shapes(config: GPTConfig, length: int) -> Figure:
         ("stream, with what the MLP adds", "s d", plots.PURPLE),
         ("logits", "s v", plots.VERMILLION),
     ]
-    axes = _page(6.4, 0.62 * len(rows) + 0.35)
+    axes = plots.page(6.4, 0.62 * len(rows) + 0.35)
     unit = 2.5 / max(sizes.values()) ** 0.5
     for row, (name, letters, colour) in enumerate(rows):
         y, names = 0.62 * (row + 0.35), letters.split()
@@ -139,7 +143,7 @@ def caches(steps: int, *, window: int) -> Figure:
     """
     require("window", window, lambda w: 1 <= w < steps, f"from 1 to {steps - 1}")
     left, right = 1.0, 1.0 + _CELL * steps + 1.0
-    axes = _page(right + _CELL * window + 0.3, _CELL * 1.18 * steps + 0.95)
+    axes = plots.page(right + _CELL * window + 0.3, _CELL * 1.18 * steps + 0.95)
     top = _CELL * 1.18 * steps + 0.1
     axes.text(left, top + 0.45, "no window: all are kept", fontsize=11.5)
     axes.text(right, top + 0.45, f"a ring of $W = {window}$", fontsize=11.5)
@@ -168,18 +172,3 @@ def _slot(axes: Axes, x: float, y: float, held: int | None, *, is_new: bool) -> 
         ink = {"color": "white", "fontweight": "bold"} if is_new else {}
         centre = x + _CELL / 2, y + _CELL / 2
         axes.text(*centre, str(held), ha="center", va="center_baseline", **ink)
-
-
-def _arrow(axes: Axes, start: tuple, end: tuple, colour: str) -> None:
-    look = {"arrowstyle": "-|>", "mutation_scale": 11, "shrinkA": 0, "shrinkB": 0}
-    axes.add_patch(FancyArrowPatch(start, end, color=colour, linewidth=1.3, **look))
-
-
-def _page(width: float, height: float) -> Axes:
-    """Axes in inches, without a frame."""
-    with plots.style():
-        figure = plt.figure(figsize=(width, height), layout="none")
-    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
-    axes.set_axis_off()
-    axes.add_patch(Rectangle((0, 0), width, height, facecolor="white", zorder=0))
-    return axes

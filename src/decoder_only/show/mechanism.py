@@ -10,11 +10,10 @@ zero. Used by chapters 3 and 4.
 import math
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
 from decoder_only.engine.checks import require
@@ -60,7 +59,7 @@ def attention_steps(
     at_key, at_value = 1.0, 4.75
     at_score = at_key + _CELL * len(query) + 0.62
     size = at_value + _CELL * value.shape[1] + 0.1, 0.62 * n_keys + 1.75
-    axes = _page(*size)
+    axes = plots.page(*size)
     top = size[1] - 0.95
     heads = (at_key, "key $k_t$"), (at_score, "score"), (at_value, "value $v_t$")
     for x, text in ((0.05, "position"), *heads, (at_score + 0.95, "weight $w_t$")):
@@ -80,7 +79,9 @@ def attention_steps(
         axes.add_patch(Rectangle(corner, width=weight, **bar))
         end = at_score + 1.0 + weight
         axes.text(end, middle, f"{weight:.2f}", va="center_baseline", fontsize=12)
-        _arrow(axes, (at_key + _CELL * len(query), middle), (at_score - 0.06, middle))
+        plots.arrow(
+            axes, (at_key + _CELL * len(query), middle), (at_score - 0.06, middle)
+        )
     y = top - 0.62 * n_keys - 0.5
     axes.plot((at_value, size[0] - 0.1), (y + 0.5, y + 0.5), color=plots.MIST, lw=1.2)
     _cells(axes, at_value, y, weights @ value, largest)
@@ -106,7 +107,7 @@ def heads_steps(n_heads: int) -> Figure:
     wide = per_head * _CELL
     left = 1.35
     width, height = left + n_heads * (wide + gap), 5.1
-    axes = _page(width, height)
+    axes = plots.page(width, height)
     total = n_heads * per_head * _CELL
     start = left + (n_heads * (wide + gap) - gap - total) / 2
     rng = np.random.default_rng(0)
@@ -129,8 +130,8 @@ def heads_steps(n_heads: int) -> Figure:
             for k in range(per_head):
                 y = rows["split"][0] + 0.13 * (1 - i)
                 _cell(axes, x + k * _CELL + 0.05 * i, y, colour, shade)
-        _arrow(axes, (middle, 4.5), (x + wide / 2, 3.93))
-        _arrow(axes, (x + wide / 2, 3.16), (x + wide / 2, 2.84))
+        plots.arrow(axes, (middle, 4.5), (x + wide / 2, 3.93))
+        plots.arrow(axes, (x + wide / 2, 3.16), (x + wide / 2, 2.84))
         triangle = np.tril(rng.uniform(0.1, 1.0, (4, 4)))
         for (s, t), strength in np.ndenumerate(triangle):
             corner = x + 0.17 + t * 0.18, 2.58 - s * 0.18
@@ -138,23 +139,13 @@ def heads_steps(n_heads: int) -> Figure:
             if t <= s:
                 axes.add_patch(Rectangle(corner, 0.16, 0.16, **look))
         joined = start + h * wide
-        _arrow(axes, (x + wide / 2, 1.98), (joined + wide / 2, 1.35))
+        plots.arrow(axes, (x + wide / 2, 1.98), (joined + wide / 2, 1.35))
         for k in range(per_head):
             _cell(axes, joined + k * _CELL, rows["join"][0], colour, 0.6)
         axes.text(x + wide / 2 + 0.08, 2.93, f"head {h}", fontsize=11)
-    _arrow(axes, (middle, 0.92), (middle, 0.5))
+    plots.arrow(axes, (middle, 0.92), (middle, 0.5))
     axes.text(middle + 0.1, 0.7, "$W^o$", va="center_baseline", fontsize=11)
     return axes.figure
-
-
-def _page(width: float, height: float) -> Axes:
-    """Axes in inches, white to their edges, so that a notebook does not crop them."""
-    with plots.style():
-        figure = plt.figure(figsize=(width, height), layout="none")
-        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
-    axes.set_axis_off()
-    axes.add_patch(Rectangle((0, 0), width, height, facecolor="white", zorder=-1))
-    return axes
 
 
 def _cells(axes: Axes, x: float, y: float, values: np.ndarray, largest: float) -> None:
@@ -176,9 +167,3 @@ def _cell(axes: Axes, x: float, y: float, colour: str, strength: float) -> None:
         {"facecolor": "none", "edgecolor": plots.MIST, "linewidth": 0.8},
     ):
         axes.add_patch(Rectangle((x, y), _CELL, _CELL, **look))
-
-
-def _arrow(axes: Axes, start: tuple, end: tuple) -> None:
-    look = {"arrowstyle": "-|>", "mutation_scale": 9, "shrinkA": 0, "shrinkB": 0}
-    look |= {"color": plots.MIST, "linewidth": 1.2}
-    axes.add_patch(FancyArrowPatch(start, end, **look))

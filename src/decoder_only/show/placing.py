@@ -10,7 +10,6 @@ from itertools import pairwise
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
 
 from decoder_only.show import plots
 
@@ -24,6 +23,8 @@ _WAYS = {
     "biased\nALiBi, T5": (None, None, "$+\\,b(s-t)$"),
 }
 _LEFT, _RIGHT, _MIDDLE = 0.5, 1.5, 1.0
+# Arrows end where the boxes do.
+_WAY = {"color": plots.GREY, "zorder": 3, "shrinkA": 17, "shrinkB": 19}
 
 
 def placing() -> Figure:
@@ -54,10 +55,10 @@ def _draw(
         if turned:
             way.append(_chip(axes, x, 3, turned[side]))
         for start, end in pairwise(way):
-            _arrow(axes, start, end)
-        _arrow(axes, way[-1], score)
+            plots.arrow(axes, start, end, **_WAY)
+        plots.arrow(axes, way[-1], score, **_WAY)
     if bias:
-        _arrow(axes, score, _chip(axes, _MIDDLE, 5, bias))
+        plots.arrow(axes, score, _chip(axes, _MIDDLE, 5, bias), **_WAY)
 
 
 def _chip(
@@ -73,9 +74,3 @@ def _chip(
     middle = {"ha": "center", "va": "center", "fontsize": 13, "color": plots.INK}
     axes.text(x, y, text, bbox=look, zorder=4, **middle)
     return x, y
-
-
-def _arrow(axes: Axes, start: tuple[float, int], end: tuple[float, int]) -> None:
-    look = {"arrowstyle": "-|>", "mutation_scale": 11, "color": plots.GREY}
-    look |= {"shrinkA": 17, "shrinkB": 19, "linewidth": 1.2, "zorder": 3}
-    axes.add_patch(FancyArrowPatch(start, end, **look))

@@ -21,12 +21,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.image import AxesImage
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from decoder_only.engine.checks import require
 
-__all__ = ["heatmap", "loss_curves", "style", "use_style"]
+__all__ = ["arrow", "heatmap", "loss_curves", "page", "style", "use_style"]
 
 # Okabe and Ito, "Color universal design" (2008), without its yellow, which is too pale for lines.
 BLUE = "#0072B2"
@@ -227,6 +228,25 @@ def heatmap(
             bar.outline.set_visible(False)
             bar.ax.tick_params(length=0)
     return ax
+
+
+def page(width: float, height: float) -> Axes:
+    """Axes for a drawing, in inches: no frame, and white to their edges, lest they are cropped."""
+    with style():
+        figure = plt.figure(figsize=(width, height), layout="none")
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
+    axes.set_axis_off()
+    axes.add_patch(Rectangle((0, 0), width, height, facecolor="white", zorder=-1))
+    return axes
+
+
+def arrow(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], **look: object
+) -> None:
+    """An arrow in a drawing; `look` is of matplotlib's `FancyArrowPatch`."""
+    plain = {"arrowstyle": "-|>", "mutation_scale": 10, "color": MIST}
+    plain |= {"shrinkA": 0, "shrinkB": 0, "linewidth": 1.2}
+    axes.add_patch(FancyArrowPatch(start, end, **plain | look))
 
 
 def _write_values(image: AxesImage, values: np.ndarray, decimals: int) -> None:

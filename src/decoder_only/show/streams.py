@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 
 from decoder_only.engine.checks import require
 from decoder_only.show import plots
@@ -74,10 +74,8 @@ def _part(
     axes: Axes, x: float, read: float, written: float, y: float, is_post: bool
 ) -> None:
     """A part that reads the stream and writes to it, with its norm."""
-    way = {"arrowstyle": "-|>", "mutation_scale": 10, "color": plots.INK}
-    way |= {"shrinkA": 0, "shrinkB": 0, "linewidth": 1.2}
-    axes.add_patch(FancyArrowPatch((x + 0.1, read), (x + 0.1, y - 0.3), **way))
-    axes.add_patch(FancyArrowPatch((x + 0.47, y - 0.3), (x + 0.47, written), **way))
+    plots.arrow(axes, (x + 0.1, read), (x + 0.1, y - 0.3), color=plots.INK)
+    plots.arrow(axes, (x + 0.47, y - 0.3), (x + 0.47, written), color=plots.INK)
     chip = {"boxstyle": "round,pad=0.25", "edgecolor": plots.MIST, "facecolor": "white"}
     middle = {"ha": "center", "va": "center", "fontsize": 12}
     axes.text(x + 0.28, y, f"part {x + 1}", bbox=chip, **middle)

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from decoder_only.engine.checks import require
@@ -21,6 +21,7 @@ from decoder_only.show import plots
 __all__ = ["unit"]
 
 _CELL = 0.56
+_WAY = {"color": plots.GREY, "zorder": 3}
 
 
 def unit(
@@ -55,8 +56,8 @@ def unit(
             key_at = _column(axes, 1.5, key, "key")
             met = _chip(axes, 3.45, 0.0, 0.5, f"$u = {signal:g}$")
             opened = _chip(axes, 5.3, 0.0, 0.78, rf"$\mathrm{{relu}}(u) = {weight:g}$")
-            _arrow(axes, (key_at[1], 0.0), met[0])
-            _arrow(axes, met[1], opened[0])
+            plots.arrow(axes, (key_at[1], 0.0), met[0], **_WAY)
+            plots.arrow(axes, met[1], opened[0], **_WAY)
         else:
             score = float(n @ gate)
             weight = score / (1 + math.exp(-score)) * signal
@@ -68,13 +69,13 @@ def unit(
             second = _chip(axes, 3.9, -0.62, 0.5, f"$u = {signal:g}$")
             opened = _chip(axes, 5.85, 0.0, 0.63, f"product\n{weight:.3g}")
             for chip in (first, second):
-                _arrow(axes, (key_at[1], chip[2]), chip[0])
-                _arrow(axes, chip[1], opened[0])
-        _arrow(axes, (n_at[1], 0.0), (1.42 if gate is None else 1.02, 0.0))
+                plots.arrow(axes, (key_at[1], chip[2]), chip[0], **_WAY)
+                plots.arrow(axes, chip[1], opened[0], **_WAY)
+        plots.arrow(axes, (n_at[1], 0.0), (1.42 if gate is None else 1.02, 0.0), **_WAY)
         value_at = _column(axes, 7.15, value, "value")
-        _arrow(axes, opened[1], (value_at[0], 0.0))
+        plots.arrow(axes, opened[1], (value_at[0], 0.0), **_WAY)
         out_at = _column(axes, 8.75, weight * value, "added")
-        _arrow(axes, (value_at[1], 0.0), (out_at[0], 0.0))
+        plots.arrow(axes, (value_at[1], 0.0), (out_at[0], 0.0), **_WAY)
         height = len(n) * _CELL / 2
         axes.set(xlim=(-0.1, 9.5), ylim=(-height - 0.15, height + 0.55))
         axes.set_axis_off()
@@ -105,9 +106,3 @@ def _chip(
     look = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": plots.MIST}
     axes.text(x, y, text, ha="center", va="center", fontsize=12, bbox=look, zorder=4)
     return (x - half, y), (x + half, y), y
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    look = {"arrowstyle": "-|>", "mutation_scale": 10, "color": plots.GREY}
-    look |= {"shrinkA": 0, "shrinkB": 0, "linewidth": 1.2, "zorder": 3}
-    axes.add_patch(FancyArrowPatch(start, end, **look))

@@ -1,0 +1,161 @@
+"""What the trials share: a table of runs, the best rate of every arm, and what models learn from.
+
+A trial says what sets its runs apart, in a dataclass, and how one is measured; its experiments are
+generators of such points. A generator is asked for a point when the one before has been measured
+and stands in the table, so that it can read there what to try next. What stands in the table is
+not made again.
+"""
+
+import argparse
+import functools
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, is_dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from provenance import collect, write_results
+from tables import append, key, read
+
+from decoder_only import stored
+from decoder_only.data import Corpus, document_corpus
+from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
+
+__all__ = ["Table", "beginnings", "learn", "stories"]
+
+
+class Table:
+    """The runs of a trial. They lie in the package, where `stored.load_runs` finds them.
+
+    Args:
+        name: of the trial.
+        point: the dataclass of what sets a run apart.
+        score: the column by which rates are chosen; the less the better.
+    """
+
+    def __init__(self, name: str, point: type[Any], *, score: str = "loss") -> None:
+        self.path = stored.FOLDER / "trials" / f"{name}.csv"
+        self.point, self.score = point, score
+
+    def rows(self) -> list[dict[str, str]]:
+        return read(self.path)
+
+    def row(self, point: Any) -> dict[str, str] | None:
+        """What came of a run, or None before it is made."""
+        wanted = key(asdict(point), self.point)
+        found = (row for row in self.rows() if key(row, self.point) == wanted)
+        return next(found, None)
+
+    def scores(self, arm: Any) -> dict[float, float]:
+        """The score of an arm, with its seed, at each rate that was tried."""
+        same = {"learning_rate": arm.learning_rate}
+        wanted = key(asdict(arm), self.point)
+        return {
+            float(row["learning_rate"]): float(row[self.score])
+            for row in self.rows()
+            if key(row | same, self.point) == wanted
+        }
+
+    def at_best_rate(self, arm: Any) -> Any:
+        tried = self.scores(arm)
+        return replace(arm, learning_rate=min(tried, key=tried.get))
+
+    def rates(self, arms: Iterable[Any]) -> Iterator[Any]:
+        """Every arm at its own rate, half and twice that, until the best lies between two."""
+        for arm in arms:
+            while left := self._rates_left(arm):
+                yield replace(arm, learning_rate=left[0])
+
+    def _rates_left(self, arm: Any) -> list[float]:
+        tried = self.scores(arm)
+        middle = min(tried, key=tried.get, default=arm.learning_rate)
+        return [each for each in (middle, middle / 2, 2 * middle) if each not in tried]
+
+    def seeds(self, arms: Iterable[Any], seeds: Iterable[int]) -> Iterator[Any]:
+        """Every arm at its best rate, from fresh seeds."""
+        for seed in seeds:
+            for arm in arms:
+                yield replace(self.at_best_rate(arm), seed=seed)
+
+    def make(
+        self,
+        measure: Callable[[Any], Any],
+        experiments: Mapping[str, Callable[[], Iterable[Any]]],
+        *,
+        packages: Iterable[str] = ("torch", "numpy", "tiktoken"),
+    ) -> None:
+        """The command line of a trial: experiments by name and in this order; by default, all.
+
+        Args:
+            measure: makes one run; gives its row, or rows of which all or none are kept.
+            experiments: for each name what yields its points.
+            packages: distributions whose versions matter.
+        """
+        parser = argparse.ArgumentParser(description="Make runs that are not made yet.")
+        parser.add_argument("experiments", nargs="*", choices=list(experiments))
+        torch.set_num_threads(1)
+        for name in parser.parse_args().experiments or experiments:
+            for point in experiments[name]():
+                if self.row(point) is None:
+                    made = measure(point)
+                    for row in [made] if is_dataclass(made) else list(made):
+                        append(self.path, row)
+                        print(row, flush=True)
+        rows = self.rows()
+        seconds = sum(float(row.get("processor_seconds", 0)) for row in rows)
+        about = {"provenance": collect(packages=packages), "runs": len(rows)}
+        about["processor seconds"] = round(seconds)
+        write_results(self.path.with_suffix(".json"), about)
+
+
+@functools.cache
+def stories() -> tuple[Corpus, Corpus]:
+    """Stories to learn from, and 400 others to be measured on, in a vocabulary of 512."""
+    language = StoryLanguage()
+    learned = list(islice(language.stories(split="train"), 1_500))
+    tokenizer = BytePairTokenizer.train(learned[:300], 512)
+    unseen = islice(language.stories(split="validation"), 400)
+    return document_corpus(learned, tokenizer), document_corpus(unseen, tokenizer)
+
+
+def beginnings(corpus: Corpus, length: int) -> Int[Tensor, "b s"]:
+    """The first tokens of every document, one more than `length`: inputs and targets."""
+    rows = torch.from_numpy(corpus.ids.astype("int64")).unfold(0, length + 1, 1)
+    return rows[corpus.starts]
+
+
+def learn(
+    model: nn.Module,
+    loss_at: Callable[[int], Tensor],
+    *,
+    steps: int,
+    learning_rate: float,
+    warmup: int,
+    max_gradient_norm: float = math.inf,
+) -> list[float]:
+    """AdamW under a cosine behind a warm-up; the loss of every step, until it is no number."""
+    settings = {"betas": (0.9, 0.95), "weight_decay": 0.0, "fused": True}
+    optimizer = torch.optim.AdamW(model.parameters(), **settings)
+    losses = []
+    for step in range(steps):
+        rising = min(1, (step + 1) / warmup)
+        falling = (1 + math.cos(math.pi * step / steps)) / 2
+        optimizer.param_groups[0]["lr"] = learning_rate * rising * falling
+        optimizer.zero_grad()
+        loss = loss_at(step)
+        losses.append(loss.item())
+        if not math.isfinite(losses[-1]):
+            break
+        loss.backward()
+        if max_gradient_norm < math.inf:
+            nn.utils.clip_grad_norm_(model.parameters(), max_gradient_norm)
+        optimizer.step()
+    return losses

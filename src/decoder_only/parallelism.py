@@ -1,0 +1,989 @@
+"""One model on many devices: divide the batch, the state, the matrices, the sequence or the depth.
+
+Each way is an identity of sums over P devices, and a pair of collectives that computes it:
+
+    data        gradient = 1/P sum_p gradient_p                     all-reduce
+    tensor      act(x W_up) W_down = sum_p act(x W_up,p) W_down,p   all-reduce, forward and backward
+    sequence    norm(x)[s] reads x[s] alone                         all-gather, reduce-scatter
+    ring        softmax over t, in P pieces of t                    neighbours exchange keys, values
+    pipeline    block_L(... block_1(x))                             neighbours exchange x
+
+What comes out is what one device computes, up to the rounding of a sum in another order. What
+differs is how many bytes each device holds, and how many it sends. Chapter 13.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils.checkpoint import checkpoint
+
+from decoder_only.block import Block
+from decoder_only.config import GPTConfig
+from decoder_only.engine.checks import require
+from decoder_only.engine.collectives import Group
+from decoder_only.lm_head import next_token_loss
+from decoder_only.model import GPT
+from decoder_only.scaling import activation_bytes
+
+__all__ = [
+    "DataParallel",
+    "FullySharded",
+    "ShardedOptimizer",
+    "Share",
+    "Stage",
+    "Task",
+    "TensorParallel",
+    "activation_bytes_each",
+    "copy_to_all",
+    "fully_shard",
+    "gather",
+    "gpipe",
+    "one_forward_one_backward",
+    "places",
+    "ring_attention",
+    "ring_bytes",
+    "run_stage",
+    "scatter_sum",
+    "simulate",
+    "state_bytes",
+    "sum_over_all",
+    "tensor_parallel_bytes",
+    "train_with_pytorch",
+    "vocabulary_embedding",
+    "vocabulary_loss",
+]
+
+# ------------------------------------------------------------------------- the batch, divided
+
+
+class DataParallel:
+    """Average a module's gradients over the devices while the backward pass goes on.
+
+    Gradients are born from the last layer to the first. Parameters are put in buckets in that
+    order, and as soon as a bucket's gradients are there, their all-reduce begins. Call `finish`
+    between backward and the optimizer's step.
+
+    Args:
+        module: a whole model in each device; it takes the values of the first.
+        group: the devices, each of which computes its rows of the batch.
+        bucket_bytes: a bucket is full when it holds so many. Small ones start early, and each
+            costs the latency of a collective.
+
+    Source: Li et al. (2020).
+    """
+
+    def __init__(
+        self, module: nn.Module, group: Group, *, bucket_bytes: int = 25_000_000
+    ) -> None:
+        self.group, self.is_syncing = group, True
+        self.buckets: list[list[nn.Parameter]] = [[]]
+        self._number: dict[nn.Parameter, int] = {}
+        self._under_way: list[tuple[list[nn.Parameter], Callable[[], Tensor]]] = []
+        for parameter in reversed(list(module.parameters())):
+            parameter.data = _from_first(parameter.data, group)
+            if sum(p.nbytes for p in self.buckets[-1]) >= bucket_bytes:
+                self.buckets.append([])
+            self.buckets[-1].append(parameter)
+            self._number[parameter] = len(self.buckets) - 1
+            parameter.register_post_accumulate_grad_hook(self._arrived)
+        self._missing = [len(bucket) for bucket in self.buckets]
+
+    def _arrived(self, parameter: nn.Parameter) -> None:
+        if not self.is_syncing:
+            return
+        number = self._number[parameter]
+        self._missing[number] -= 1
+        if self._missing[number] == 0:
+            bucket = self.buckets[number]
+            flat = torch.cat([p.grad.flatten() for p in bucket])
+            self._under_way.append((bucket, self.group.start_all_reduce(flat)))
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within, backward only adds up gradients: for all micro-batches but the last."""
+        self.is_syncing = False
+        try:
+            yield
+        finally:
+            self.is_syncing = True
+
+    def finish(self) -> None:
+        """Wait for the sums, and put the averages in place of the gradients."""
+        for bucket, wait in self._under_way:
+            means = _unflatten(wait() / self.group.size, [p.shape for p in bucket])
+            for p, mean in zip(bucket, means, strict=True):
+                p.grad.copy_(mean)
+        self._under_way.clear()
+        self._missing = [len(bucket) for bucket in self.buckets]
+
+
+def _from_first(x: Tensor, group: Group) -> Tensor:
+    """The first device's values: their sum with zeros from all others."""
+    return group.all_reduce(x if group.rank == 0 else torch.zeros_like(x))
+
+
+def _flatten(tensors: Iterable[Tensor], group: Group) -> Tensor:
+    """All numbers in one row, and zeros up to a multiple of the number of devices."""
+    flat = torch.cat([x.detach().flatten() for x in tensors])
+    return F.pad(flat, (0, -len(flat) % group.size))
+
+
+def _unflatten(flat: Tensor, shapes: Iterable[torch.Size]) -> list[Tensor]:
+    parts, start = [], 0
+    for shape in shapes:
+        parts.append(flat[start : start + shape.numel()].view(shape))
+        start += shape.numel()
+    return parts
+
+
+# ------------------------------------------------------------------------- the state, divided
+
+
+class ShardedOptimizer:
+    """Each device moves its share of the weights, and keeps the optimizer's state for that alone.
+
+    Args:
+        parameters: of a whole model in each device.
+        group: the devices, each of which computes its rows of the batch.
+        build: makes the optimizer for a list of one parameter, the share: for all weights alike.
+
+    Called once per step, `step` is ZeRO's first stage: gradients are whole until then. With
+    `reduce` after each backward pass, which leaves the share of them alone, it is the second.
+
+    Source: Rajbhandari et al. (2020).
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        group: Group,
+        build: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
+    ) -> None:
+        self.parameters, self.group = list(parameters), group
+        flat = _flatten(self.parameters, group)
+        self.share = nn.Parameter(flat.chunk(group.size)[group.rank].clone())
+        self.optimizer = build([self.share])
+
+    def reduce(self) -> None:
+        """Add the devices' gradients, keep the share of the average, and let go of the rest."""
+        flat = _flatten([p.grad for p in self.parameters], self.group)
+        mean = self.group.reduce_scatter(flat) / self.group.size
+        self.share.grad = mean if self.share.grad is None else self.share.grad + mean
+        for p in self.parameters:
+            p.grad = None
+
+    def step(self) -> None:
+        """Move the share, and gather the others'."""
+        if self.parameters[0].grad is not None:
+            self.reduce()
+        self.optimizer.step()
+        self.share.grad = None
+        flat = self.group.all_gather(self.share.detach())
+        news = _unflatten(flat, [p.shape for p in self.parameters])
+        for p, new in zip(self.parameters, news, strict=True):
+            p.data.copy_(new)
+
+
+class FullySharded(nn.Module):
+    """A module of which each device keeps a P-th, and has the whole only while it computes.
+
+    Forward gathers the weights and forgets them. Backward gathers them again, computes what
+    forward did not keep (activation checkpointing), and adds up the gradients into shares, since
+    the transpose of an all-gather is a reduce-scatter. ZeRO's third stage.
+
+    Args:
+        module: parts of it may be fully sharded already, and keep their shares.
+        group: the devices, each of which computes its rows of the batch.
+        keep: gather once a step, keep the weights until backward is through, recompute nothing.
+
+    Source: Rajbhandari et al. (2020); Zhao et al. (2023).
+    """
+
+    def __init__(self, module: nn.Module, group: Group, *, keep: bool = False) -> None:
+        super().__init__()
+        self.group, self.keep = group, keep
+        self._module = [module]  # in a list, so that its empty parameters are not ours
+        inner = [m for m in module.modules() if isinstance(m, FullySharded)]
+        theirs = {id(p) for m in inner for p in m.parameters()}
+        own = {n: p for n, p in module.named_parameters() if id(p) not in theirs}
+        self.shapes = {name: p.shape for name, p in own.items()}
+        flat = _flatten(own.values(), group)
+        self.share = nn.Parameter(flat.chunk(group.size)[group.rank].clone())
+        self.share.register_hook(lambda gradient: gradient / group.size)
+        for p in own.values():
+            p.data = p.new_empty(0)
+        self.inner = nn.ModuleList(inner)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "_module" not in self.__dict__:  # half made, as by copy
+                raise
+            return getattr(self._module[0], name)
+
+    def forward(self, *inputs: Any) -> Any:
+        """What the module returns."""
+        if self.keep:
+            return self._run(self.share, *inputs)
+        settings = {"use_reentrant": False, "preserve_rng_state": False}
+        return checkpoint(self._run, self.share, *inputs, **settings)
+
+    def _run(self, share: Tensor, *inputs: Any) -> Any:
+        weights = self._named(gather(share, self.group, dim=0))
+        return functional_call(self._module[0], weights, inputs)
+
+    def _named(self, flat: Tensor) -> dict[str, Tensor]:
+        return dict(
+            zip(self.shapes, _unflatten(flat, self.shapes.values()), strict=True)
+        )
+
+    def whole(
+        self, read: Callable[[nn.Parameter], Tensor] = torch.Tensor.detach
+    ) -> dict[str, Tensor]:
+        """All weights under the module's names, or what else is read of every share."""
+        found = self._named(self.group.all_gather(read(self.share)))
+        for name, part in self._module[0].named_modules():
+            if isinstance(part, FullySharded):
+                found |= {f"{name}.{inner}": x for inner, x in part.whole(read).items()}
+        return found
+
+
+def fully_shard(model: GPT, group: Group) -> FullySharded:
+    """A model whose blocks are sharded one by one, and what lies around them together.
+
+    The model itself is taken apart.
+    """
+    for number, block in enumerate(model.blocks):
+        model.blocks[number] = FullySharded(block, group)
+    return FullySharded(model, group, keep=True)
+
+
+def state_bytes(n_parameters: int, n_devices: int, stage: int) -> dict[str, int]:
+    """Bytes of "weights", "gradients" and "optimizer" that a device holds between the steps' parts.
+
+    In float32, with AdamW's two means.
+
+    Args:
+        n_parameters: N.
+        n_devices: P.
+        stage: of ZeRO: 0 divides nothing, 1 the optimizer's state, 2 the gradients too, 3 the
+            weights too.
+
+    Raises:
+        ValueError: for another stage.
+
+    Source: Rajbhandari et al. (2020).
+    """
+    require("stage", stage, range(4).__contains__, "0, 1, 2 or 3")
+    share = -(-n_parameters // n_devices)
+    counts = [share if stage >= first else n_parameters for first in (3, 2, 1)]
+    weights, gradients, means = counts
+    return {"weights": 4 * weights, "gradients": 4 * gradients, "optimizer": 8 * means}
+
+
+# ---------------------------------------------------------------------- the matrices, divided
+
+
+class _Pair(torch.autograd.Function):
+    """One collective forward, and its transpose backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, there: Callable, back: Callable) -> Tensor:
+        ctx.back = back
+        return there(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.back(gradient), None, None
+
+
+def _same(x: Tensor) -> Tensor:
+    return x.view_as(x)
+
+
+def copy_to_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"]:
+    """What all devices hold goes into what each makes of it; gradients are added up.
+
+    Source: Shoeybi et al. (2019), who call it f.
+    """
+    return _Pair.apply(x, _same, group.all_reduce)
+
+
+def sum_over_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"]:
+    """The sum of what the devices hold; its gradient is that of each term.
+
+    Source: Shoeybi et al. (2019), who call it g.
+    """
+    return _Pair.apply(x, group.all_reduce, _same)
+
+
+def gather(x: Tensor, group: Group, *, dim: int = 1) -> Tensor:
+    """The devices' tensors, joined along a dimension; backward adds up and divides again.
+
+    Source: Korthikanti et al. (2022), who call it g.
+    """
+    return _Pair.apply(
+        x, lambda x: group.all_gather(x, dim), lambda y: group.reduce_scatter(y, dim)
+    )
+
+
+def scatter_sum(x: Tensor, group: Group, *, dim: int = 1) -> Tensor:
+    """This device's share of the sum of the devices' tensors; backward gathers.
+
+    Source: Korthikanti et al. (2022), who call it g bar.
+    """
+    return _Pair.apply(
+        x, lambda x: group.reduce_scatter(x, dim), lambda y: group.all_gather(y, dim)
+    )
+
+
+def vocabulary_embedding(
+    ids: Int[Tensor, "b s"], table: Float[Tensor, "v d"], group: Group
+) -> Float[Tensor, "b s d"]:
+    """Each id's row where this device has it, and zeros elsewhere, to be summed over all.
+
+    Args:
+        ids: tokens, the same for all devices.
+        table: this device's rows, V / P of them.
+        group: the devices, in the order of their rows.
+
+    Source: Shoeybi et al. (2019).
+    """
+    local = ids - group.rank * len(table)
+    is_here = (local >= 0) & (local < len(table))
+    return F.embedding(local.where(is_here, 0), table) * is_here[..., None]
+
+
+def vocabulary_loss(
+    logits: Float[Tensor, "b s v"],
+    targets: Int[Tensor, "b s"],
+    group: Group,
+    *,
+    ignore_index: int = -1,
+) -> Float[Tensor, ""]:
+    """`next_token_loss` of logits whose columns are divided; three numbers travel per position.
+
+    The largest logit, the sum of the powers and the target's logit are each a maximum or a sum
+    over the devices. The logits themselves stay where they are.
+
+    Args:
+        logits: this device's columns, V / P of them.
+        targets, ignore_index: see `next_token_loss`.
+        group: the devices, in the order of their columns.
+
+    Source: Shoeybi et al. (2019).
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    local = targets - group.rank * logits.shape[-1]
+    is_here = (local >= 0) & (local < logits.shape[-1])
+    logits = logits - group.all_reduce(logits.detach().amax(-1), "max")[..., None]
+    wanted = logits.gather(-1, local.where(is_here, 0)[..., None])[..., 0] * is_here
+    total, wanted = sum_over_all(torch.stack([logits.exp().sum(-1), wanted]), group)
+    counts = targets != ignore_index
+    return ((total.log() - wanted) * counts).sum() / counts.sum()
+
+
+class Share(nn.Module):
+    """Attention with a P-th of the heads, or an MLP with a P-th of the hidden units.
+
+    The first map is divided by columns, the second by rows. So each device computes heads, or
+    hidden units, from the first product to the last, and only the results are summed.
+
+    Args:
+        part: a `MultiHeadAttention` or MLP that holds its share of the matrices.
+        bias: what is added once, after the sum.
+        group: the devices.
+        sequence: between the parts each device holds a P-th of the positions.
+        regather: let go of the gathered input until backward, and gather it again then.
+
+    Source: Shoeybi et al. (2019); for the sequence Korthikanti et al. (2022).
+    """
+
+    def __init__(
+        self,
+        part: nn.Module,
+        bias: nn.Parameter | None,
+        group: Group,
+        *,
+        sequence: bool,
+        regather: bool,
+    ) -> None:
+        super().__init__()
+        self.part, self.bias, self.group = part, bias, group
+        self.sequence, self.regather = sequence, regather
+
+    def forward(
+        self, x: Float[Tensor, "b _ d"], *handed: Tensor | None
+    ) -> Float[Tensor, "b _ d"]:
+        """What the whole part makes of x, for the positions that this device holds."""
+        read = (gather if self.sequence else copy_to_all)(x, self.group)
+        partial = self.part(read, *handed)
+        if self.sequence and self.regather and partial.requires_grad:
+            self._forget(read, x.detach(), until=partial)
+        y = (scatter_sum if self.sequence else sum_over_all)(partial, self.group)
+        return y if self.bias is None else y + self.bias
+
+    def _forget(self, read: Tensor, x: Tensor, until: Tensor) -> None:
+        storage = read.untyped_storage()
+        n_bytes = storage.nbytes()
+        storage.resize_(0)
+
+        def refill(_: Tensor) -> None:
+            storage.resize_(n_bytes)
+            read.data.copy_(self.group.all_gather(x, 1))
+
+        until.register_hook(refill)
+
+
+class TensorParallel(nn.Module):
+    """This device's share of a GPT, whose matrices are divided among the devices.
+
+    Heads, hidden units and vocabulary entries are divided; norms, positions and the biases after a
+    sum are held by all. With `sequence`, what lies between attention and MLP is divided too, by
+    positions.
+
+    Args:
+        model: the whole; it is copied. Without dropout.
+        group: P devices; P divides the heads, those of keys and values, F and V, and with
+            `sequence` every length.
+        sequence: sequence parallelism in its original form.
+        regather: see `Share`.
+
+    Raises:
+        ValueError: for a model that does not divide.
+
+    Source: Shoeybi et al. (2019); Korthikanti et al. (2022).
+    """
+
+    def __init__(
+        self, model: GPT, group: Group, *, sequence: bool = False, regather: bool = True
+    ) -> None:
+        config = model.config
+        wanted = f"a multiple of the {group.size} devices"
+        for name in ("n_heads", "n_kv_heads", "d_mlp", "vocab_size"):
+            require(name, getattr(config, name), lambda n: n % group.size == 0, wanted)
+        require(
+            "dropout", config.dropout, lambda p: p == 0, "0: devices would draw apart"
+        )
+        super().__init__()
+        self.config, self.group, self.sequence = config, group, sequence
+        model = copy.deepcopy(model)
+        self.layout: dict[str, tuple[nn.Parameter, int | None]] = {}
+        for name, p in model.named_parameters():
+            dim = _divided(name)
+            if dim is not None:
+                p.data = p.data.chunk(group.size, dim)[group.rank].clone()
+            # What sees only this device's positions, or heads, has a part of its gradient.
+            elif p.requires_grad and (
+                sequence or name.endswith(("query_norm.weight", "key_norm.weight"))
+            ):
+                p.register_hook(group.all_reduce)
+            self.layout[name] = p, dim
+        self.embedding, self.positions = model.embedding, model.positions
+        settings = {"sequence": sequence, "regather": regather}
+        self.blocks = nn.ModuleList(
+            _share_block(block, group, **settings) for block in model.blocks
+        )
+        self.final_norm, self.head = model.final_norm, model.head
+
+    def forward(
+        self, ids: Int[Tensor, "b s"], targets: Int[Tensor, "b s"]
+    ) -> Float[Tensor, ""]:
+        """The loss, `next_token_loss` of the whole model; all devices are handed the same.
+
+        Raises:
+            ValueError: with `sequence`, for a length that does not divide.
+        """
+        start, table = 0, self.embedding.weight
+        x = vocabulary_embedding(ids, table, self.group)
+        if self.sequence:
+            x = scatter_sum(x, self.group)
+            start = self.group.rank * x.shape[1]
+        else:
+            x = sum_over_all(x, self.group)
+        if self.positions is not None:
+            x = self.positions(
+                x, torch.arange(start, start + x.shape[1], device=x.device)
+            )
+        for block in self.blocks:
+            x = block(x)
+        x = self.final_norm(x)
+        x = (gather if self.sequence else copy_to_all)(x, self.group)
+        logits = self.head(x, *([table] if self.config.tied else []))
+        return vocabulary_loss(logits, targets, self.group)
+
+    def whole(
+        self, read: Callable[[nn.Parameter], Tensor] = torch.Tensor.detach
+    ) -> dict[str, Tensor]:
+        """All weights under the names of `GPT`, or what else is read of every parameter."""
+        return {
+            name: read(p) if dim is None else self.group.all_gather(read(p), dim)
+            for name, (p, dim) in self.layout.items()
+        }
+
+
+def _divided(name: str) -> int | None:
+    """The dimension along which a parameter of a GPT is divided; None if all hold it."""
+    *_, part, kind = name.split(".")
+    if part in ("embedding", "head", "query", "key", "value", "up", "gate"):
+        return 0  # rows of the table; the map's outputs, and their offsets
+    return 1 if part in ("output", "down") and kind == "weight" else None
+
+
+def _share_block(block: Block, group: Group, **settings: bool) -> Block:
+    attention, mlp = block.attention, block.mlp
+    attention.n_heads //= group.size
+    attention.n_kv_heads //= group.size
+    for linear in (m for m in block.modules() if isinstance(m, nn.Linear)):
+        linear.out_features, linear.in_features = linear.weight.shape
+    biases = attention.output.bias, mlp.down.bias
+    attention.output.bias = mlp.down.bias = None
+    block.attention = Share(attention, biases[0], group, **settings)
+    block.mlp = Share(mlp, biases[1], group, **settings)
+    return block
+
+
+def tensor_parallel_bytes(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    n_devices: int,
+    *,
+    sequence: bool = False,
+    regather: bool = True,
+) -> dict[str, int]:
+    """What a device sends in one forward and backward pass of `TensorParallel`, by collective.
+
+    In float32. With n = 4 B S D bytes of the residual stream, a block without `sequence` takes
+    four all-reduces of n, half of them backward. With it, four all-gathers and four
+    reduce-scatters, which send as much, and two more all-gathers to gather again.
+
+    Args:
+        batch_size, length: B and S.
+        n_devices: P.
+        sequence, regather: see `TensorParallel`.
+
+    Source: Korthikanti et al. (2022), section 4.2.2.
+    """
+    n_layers, d, n_positions = config.n_layers, config.d_model, batch_size * length
+
+    def around(
+        *sizes: int,
+    ) -> int:  # a reduce-scatter, or an all-gather, of such tensors
+        return sum((n_devices - 1) * 4 * -(-size // n_devices) for size in sizes)
+
+    stream = around(n_positions * d)
+    all_reduce = around(n_positions, 2 * n_positions)  # the loss
+    # Vectors that all hold, whose gradients are parts: of the norms, and of the biases.
+    vectors = [config.head_dim] * 2 * n_layers if config.qk_norm else []
+    if not sequence:
+        calls = 4 * n_layers + 2
+        return {"all-reduce": 2 * (calls * stream + all_reduce + around(*vectors))}
+    per_norm = 2 if config.norm == "layer" and config.bias else 1
+    n_norms = 2 * n_layers + (config.norm_position == "pre")
+    vectors += [d] * (per_norm * n_norms + 2 * config.bias * n_layers)
+    if config.positions == "learned":
+        vectors.append(d * config.context_length)
+    return {
+        "all-reduce": 2 * (all_reduce + around(*vectors)),
+        "all-gather": (4 * n_layers + 2 + 2 * regather * n_layers) * stream,
+        "reduce-scatter": (4 * n_layers + 2) * stream,
+    }
+
+
+def activation_bytes_each(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    n_devices: int,
+    *,
+    sequence: bool = False,
+    regather: bool = True,
+) -> int:
+    """What a device keeps of all blocks between forward and backward, in float32.
+
+    The matrices' division leaves the inputs of the norms, and what the norms hand over, whole on
+    every device; the sequence's divides them too.
+
+    Args:
+        batch_size, length: B and S.
+        n_devices: P.
+        sequence, regather: see `TensorParallel`.
+
+    Raises:
+        ValueError: as `scaling.activation_bytes` does; for rotary positions or windows, whose
+            angles and masks all devices hold; and for RMSNorm.
+
+    Source: Korthikanti et al. (2022), section 4.2, for the method.
+    """
+    require("positions", config.positions, lambda p: p != "rotary", "not rotary")
+    require("windows", config.windows, lambda w: set(w) == {None}, "(None,)")
+    require("norm", config.norm, lambda norm: norm == "layer", "'layer'")
+    kept = activation_bytes(config, batch_size, length)
+    handed_over = 2 * config.n_layers * 4 * batch_size * length * config.d_model
+    inside = kept["attention"] + kept["mlp"] - handed_over
+    if not sequence:
+        return kept["norms"] + handed_over + inside // n_devices
+    whole = 0 if regather else handed_over
+    return whole + (kept["norms"] + handed_over - whole + inside) // n_devices
+
+
+# --------------------------------------------------------------- the sequence, divided: a ring
+
+
+def places(length: int, n_devices: int, *, balanced: bool = False) -> list[Tensor]:
+    """Which positions each device holds: neighbours, or, balanced, early ones and late ones.
+
+    A causal query at position s sees s + 1 keys, so that the last P-th of a sequence has more to
+    do than the first. Of 2 P pieces, balanced, device p takes piece p from both ends.
+
+    Raises:
+        ValueError: for a length that does not divide.
+
+    Source: Liu et al. (2023) for the ring; Brandon et al. (2023) for a balance.
+    """
+    n_pieces = 2 * n_devices if balanced else n_devices
+    wanted = f"a multiple of {n_pieces}"
+    require("length", length, lambda n: n > 0 and n % n_pieces == 0, wanted)
+    pieces = torch.arange(length).chunk(n_pieces)
+    if not balanced:
+        return list(pieces)
+    return [torch.cat([pieces[p], pieces[-1 - p]]) for p in range(n_devices)]
+
+
+def ring_attention(
+    query: Float[Tensor, "b h s k"],
+    key: Float[Tensor, "b h s k"],
+    value: Float[Tensor, "b h s k"],
+    group: Group,
+    *,
+    balanced: bool = False,
+) -> Float[Tensor, "b h s k"]:
+    """Causal attention over a sequence of which every device holds a P-th.
+
+    Keys and values travel round the ring. Each device adds what its queries gather from the piece
+    that is there to what they gathered before: the largest score, the sum of powers and the sum of
+    values are all that it must remember. No device ever holds the whole sequence, backward either:
+    there the pieces go round again, and their gradients with them.
+
+    Args:
+        query, key, value: at this device's `places`.
+        group: the devices.
+        balanced: see `places`.
+
+    Source: Liu et al. (2023).
+    """
+    length = query.shape[-2] * group.size
+    where = [p.to(query.device) for p in places(length, group.size, balanced=balanced)]
+    return _RingAttention.apply(query, key, value, group, where)
+
+
+class _RingAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, group: Group, where: list
+    ) -> Tensor:
+        scale = 1 / math.sqrt(query.shape[-1])
+        top = torch.full_like(query[..., :1], -math.inf)
+        total, output = torch.zeros_like(top), torch.zeros_like(query)
+        pair = torch.stack([key, value])
+        for step in range(group.size):
+            hidden = _hidden(where, group.rank, step)
+            if not hidden.all():
+                scores = (scale * query @ pair[0].mT).masked_fill(hidden, -math.inf)
+                higher = torch.maximum(top, scores.amax(-1, keepdim=True))
+                powers = (scores - higher).exp()
+                shrink = (top - higher).exp()
+                total = shrink * total + powers.sum(-1, keepdim=True)
+                output, top = shrink * output + powers @ pair[1], higher
+            if step < group.size - 1:
+                pair = group.shift(pair, name="ring forward")
+        output = output / total
+        ctx.save_for_backward(query, key, value, output, top + total.log())
+        ctx.group, ctx.where, ctx.scale = group, where, scale
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, output, log_total = ctx.saved_tensors
+        group, pair = ctx.group, torch.stack([key, value])
+        to_query, to_pair = torch.zeros_like(query), torch.zeros_like(pair)
+        drift = (gradient * output).sum(-1, keepdim=True)
+        for step in range(group.size):
+            hidden = _hidden(ctx.where, group.rank, step)
+            if not hidden.all():
+                scores = ctx.scale * query @ pair[0].mT
+                weights = (scores - log_total).exp().masked_fill(hidden, 0.0)
+                slope = ctx.scale * weights * (gradient @ pair[1].mT - drift)
+                to_query += slope @ pair[0]
+                to_pair += torch.stack([slope.mT @ query, weights.mT @ gradient])
+            if group.size > 1:  # the last shift brings the gradients home
+                to_pair = group.shift(to_pair, name="ring backward")
+            if step < group.size - 1:
+                pair = group.shift(pair, name="ring backward")
+        return to_query, *to_pair, None, None
+
+
+def _hidden(where: list[Tensor], rank: int, step: int) -> Tensor:
+    """True where a key that is here at this step stands later than the query."""
+    return where[rank][:, None] < where[rank - step]
+
+
+def ring_bytes(
+    batch_size: int, n_heads: int, length: int, head_dim: int, n_devices: int
+) -> dict[str, int]:
+    """What a device sends in `ring_attention`, in float32: forward and backward.
+
+    A piece of keys and values makes P - 1 steps forward, and P - 1 more backward; their gradients
+    make P, the last of which is the way home.
+    """
+    piece = 2 * 4 * batch_size * n_heads * length // n_devices * head_dim
+    home = n_devices if n_devices > 1 else 0
+    forward = (n_devices - 1) * piece
+    return {"ring forward": forward, "ring backward": forward + home * piece}
+
+
+# -------------------------------------------------------------------------- the depth, divided
+
+
+class Task(NamedTuple):
+    """One stage's work on one micro-batch.
+
+    Attributes:
+        kind: "forward" or "backward".
+        micro_batch: its number.
+    """
+
+    kind: Literal["forward", "backward"]
+    micro_batch: int
+
+
+def gpipe(n_stages: int, n_micro_batches: int) -> list[list[Task]]:
+    """For each stage its tasks in order: all forward, then all backward.
+
+    Source: Huang et al. (2019).
+    """
+    tasks = [Task("forward", m) for m in range(n_micro_batches)]
+    tasks += [Task("backward", m) for m in range(n_micro_batches)]
+    return [list(tasks) for _ in range(n_stages)]
+
+
+def one_forward_one_backward(n_stages: int, n_micro_batches: int) -> list[list[Task]]:
+    """For each stage its tasks in order: backward as soon as it can be, one after each forward.
+
+    Stage p keeps the activations of at most P - p micro-batches. As long as `gpipe`, in time.
+
+    Source: Narayanan et al. (2021).
+    """
+    schedules = []
+    for stage in range(n_stages):
+        ahead = min(n_stages - 1 - stage, n_micro_batches)
+        tasks = [Task("forward", m) for m in range(ahead)]
+        for m in range(n_micro_batches):
+            if ahead + m < n_micro_batches:
+                tasks.append(Task("forward", ahead + m))
+            tasks.append(Task("backward", m))
+        schedules.append(tasks)
+    return schedules
+
+
+def simulate(
+    schedules: Sequence[Sequence[Task]], *, forward: float = 1.0, backward: float = 2.0
+) -> list[dict[Task, tuple[float, float]]]:
+    """When each stage begins and ends each task, if messages took no time.
+
+    Args:
+        schedules: for each stage its tasks in order.
+        forward, backward: how long each takes, the same in all stages.
+
+    Raises:
+        ValueError: if the stages would wait for each other for ever.
+    """
+    n_stages = len(schedules)
+    times: list[dict[Task, tuple[float, float]]] = [{} for _ in schedules]
+    left = [list(tasks) for tasks in schedules]
+    while any(left):
+        n_left = sum(map(len, left))
+        for stage, tasks in enumerate(left):
+            while tasks:
+                source = stage + (-1 if tasks[0].kind == "forward" else 1)
+                is_given = not 0 <= source < n_stages
+                if not is_given and tasks[0] not in times[source]:
+                    break
+                came = 0.0 if is_given else times[source][tasks[0]][1]
+                free = max((end for _, end in times[stage].values()), default=0.0)
+                begin = max(came, free)
+                length = forward if tasks[0].kind == "forward" else backward
+                times[stage][tasks.pop(0)] = begin, begin + length
+        wanted = "an order in which some stage can go on"
+        require(
+            "schedules", schedules, lambda _, n=n_left: sum(map(len, left)) < n, wanted
+        )
+    return times
+
+
+class Stage(nn.Module):
+    """Some of a model's blocks, with the embedding before the first, the head behind the last.
+
+    Args:
+        model: its parts are shared, not copied. Its head must have a matrix of its own, since a
+            tied one would have to be held, and its gradient summed, at both ends.
+        number: which stage, from 0.
+        n_stages: P, a divisor of the number of blocks.
+
+    Raises:
+        ValueError: for a tied head, or a number that does not divide.
+
+    Source: Huang et al. (2019).
+    """
+
+    def __init__(self, model: GPT, number: int, n_stages: int) -> None:
+        require("tied", model.config.tied, lambda tied: not tied, "False")
+        wanted = f"a multiple of the {n_stages} stages"
+        n_layers = model.config.n_layers
+        require("n_layers", n_layers, lambda n: n % n_stages == 0, wanted)
+        super().__init__()
+        each = n_layers // n_stages
+        parts = [*model.blocks[number * each : (number + 1) * each]]
+        if number == 0:
+            positions = [] if model.positions is None else [model.positions]
+            parts = [model.embedding, *positions, *parts]
+        if number == n_stages - 1:
+            parts += [model.final_norm, model.head]
+        self.d_model, self.parts = model.config.d_model, nn.Sequential(*parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From ids, or what the stage before handed over, to what the next one reads, or logits."""
+        return self.parts(x)
+
+
+def run_stage(
+    stage: Stage,
+    tasks: Sequence[Task],
+    group: Group,
+    micro_batches: Sequence[Int[Tensor, "b s"]],
+    loss_function: Callable[[Tensor, int], Tensor],
+) -> float:
+    """Work through a stage's tasks; its parameters end with the gradients of the mean loss.
+
+    Args:
+        stage: this device's.
+        tasks: its schedule.
+        group: the stages' devices, in order.
+        micro_batches: ids, which all devices know; their shapes tell what to expect.
+        loss_function: of the last stage's logits and the micro-batch's number.
+
+    Returns:
+        The mean loss, on the last device; 0 on the others.
+    """
+    first, last = group.rank == 0, group.rank == group.size - 1
+    held: dict[int, tuple[Tensor, Tensor]] = {}
+    unsent, loss, n = [], 0.0, len(micro_batches)
+    for kind, m in tasks:
+        if kind == "forward":
+            x = micro_batches[m]
+            if not first:
+                like = next(stage.parameters()).new_empty(*x.shape, stage.d_model)
+                x = group.receive(like, group.rank - 1, tag=m).requires_grad_()
+            y = stage(x)
+            if last:
+                y = loss_function(y, m) / n
+                loss += y.item()
+            else:
+                unsent.append(
+                    group.send(y.detach(), group.rank + 1, tag=m, name="forward")
+                )
+            held[m] = x, y
+            continue
+        x, y = held.pop(m)
+        y.backward(None if last else group.receive(y, group.rank + 1, tag=n + m))
+        if not first:
+            unsent.append(
+                group.send(x.grad, group.rank - 1, tag=n + m, name="backward")
+            )
+    for wait in unsent:
+        wait()
+    return loss
+
+
+# ------------------------------------------------------------------- what PyTorch brings for it
+
+
+def train_with_pytorch(
+    group: Group,
+    model: GPT,
+    batches: Sequence[tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]],
+    build: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
+    *,
+    way: Literal["tensor", "sharded"],
+) -> tuple[list[float], dict[str, Tensor]]:
+    """Train by PyTorch's own means, with our division: what a user would run.
+
+    "tensor": every parameter becomes a DTensor, in the layout of `TensorParallel`. The model runs
+    as it is, and DTensor finds the collectives. "sharded": FSDP2, in the layout of `fully_shard`;
+    each device computes its rows of the batch.
+
+    Args:
+        group: from `launch` with `processes`.
+        model: the same on all devices; it is taken apart.
+        batches: ids and targets of each step, the same on all devices.
+        build: makes the optimizer.
+        way: which.
+
+    Returns:
+        The loss of each step, and all weights at the end.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard as shard_by_fsdp
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor.experimental import implicit_replication
+    from torch.distributed.tensor.parallel import loss_parallel
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    mesh, losses = init_device_mesh(group.device, (group.size,)), []
+    whole = _Loss(model)
+    if way == "sharded":
+        for part in (*model.blocks, whole):
+            shard_by_fsdp(part, mesh=mesh)
+    else:
+        for name, p in list(model.named_parameters()):
+            dim, (owner, _, leaf) = _divided(name), name.rpartition(".")
+            where = [Replicate() if dim is None else Shard(dim)]
+            divided = nn.Parameter(distribute_tensor(p.detach(), mesh, where))
+            setattr(model.get_submodule(owner), leaf, divided)
+    optimizer = build(model.parameters())
+    for pair in batches:
+        optimizer.zero_grad()
+        if way == "sharded":
+            ids, targets = (x.chunk(group.size)[group.rank] for x in pair)
+            loss = whole(ids, targets)
+            loss.backward()
+            loss = group.all_reduce(loss.detach()) / group.size
+        else:
+            # The fused kernel of the CPU is not among the operators that DTensor can divide.
+            ids, targets = (distribute_tensor(x, mesh, [Replicate()]) for x in pair)
+            with implicit_replication(), sdpa_kernel(SDPBackend.MATH), loss_parallel():
+                loss = whole(ids, targets)
+                loss.backward()
+            loss = loss.full_tensor()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, {n: x.full_tensor() for n, x in model.state_dict().items()}
+
+
+class _Loss(nn.Module):
+    def __init__(self, model: GPT) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
+        return next_token_loss(self.model(ids), targets)

@@ -1,0 +1,608 @@
+"""Every division gives what one device computes, and sends the bytes that its formula says."""
+
+import gc
+import math
+from functools import partial
+
+import pytest
+import torch
+import torch.distributed as dist
+from ladder import build, compare, normal, results
+from torch import Tensor
+
+from decoder_only.attention import attend_explicitly
+from decoder_only.engine.collectives import Group, launch
+from decoder_only.engine.memory import Allocations
+from decoder_only.lm_head import next_token_loss
+from decoder_only.parallelism import (
+    DataParallel,
+    ShardedOptimizer,
+    Stage,
+    TensorParallel,
+    activation_bytes_each,
+    fully_shard,
+    gpipe,
+    one_forward_one_backward,
+    places,
+    ring_attention,
+    ring_bytes,
+    run_stage,
+    simulate,
+    state_bytes,
+    tensor_parallel_bytes,
+    train_with_pytorch,
+)
+
+pytestmark = pytest.mark.skipif(
+    not dist.is_available() or not dist.is_gloo_available(),
+    reason="this PyTorch has no gloo to let devices talk through",
+)
+
+B, S, V = 4, 8, 24
+SIZES = {
+    "vocab_size": V,
+    "context_length": 10,
+    "d_model": 12,
+    "n_layers": 2,
+    "n_heads": 8,
+    "head_dim": 4,
+    "d_mlp": 20,
+}
+MODERN = {
+    "positions": "rotary",
+    "norm": "rms",
+    "activation": "swiglu",
+    "n_kv_heads": 4,
+    "qk_norm": True,
+    "tied": False,
+    "soft_cap": 5.0,
+    "bias": False,
+}
+OLD = {"positions": "sinusoidal", "norm_position": "post", "windows": (None, 3)}
+every_shape = pytest.mark.parametrize(
+    "shape", [{}, MODERN, OLD], ids=["gpt2", "modern", "post-norm"]
+)
+every_size = pytest.mark.parametrize("n", [2, 4])
+
+
+def make(dtype=torch.float64, **shape):
+    return build(dtype, **{**SIZES, **shape}).train()
+
+
+def batch(seed: int = 0, rows: int = B) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randint(V, (rows, S + 1), generator=generator)
+    return rows[:, :-1], rows[:, 1:]
+
+
+def loss_of(model, ids, targets) -> Tensor:
+    return next_token_loss(model(ids), targets)
+
+
+def alone(**shape) -> dict[str, Tensor]:
+    """Loss and gradients of one device."""
+    model = make(**shape)
+    loss = loss_of(model, *batch())
+    loss.backward()
+    return {"loss": loss, **{name: p.grad for name, p in model.named_parameters()}}
+
+
+def mine(x: Tensor, group: Group) -> Tensor:
+    """This device's rows."""
+    return x.chunk(group.size)[group.rank]
+
+
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=0.01, weight_decay=0.1)
+
+
+# --------------------------------------------------------------------------------- the matrices
+
+
+@every_size
+@every_shape
+@pytest.mark.parametrize("sequence", [False, True], ids=["tensor", "sequence"])
+def test_divided_matrices_have_the_loss_and_the_gradients_of_whole_ones(
+    n, shape, sequence
+):
+    def run(group):
+        model = TensorParallel(make(**shape), group, sequence=sequence)
+        loss = model(*batch())
+        loss.backward()
+        return {"loss": loss.detach(), **model.whole(lambda p: p.grad)}
+
+    truth = alone(**shape)
+    for found in launch(run, n):
+        compare("many devices", found, truth)
+
+
+def test_what_is_gathered_again_changes_no_gradient():
+    def run(group, regather):
+        model = TensorParallel(make(), group, sequence=True, regather=regather)
+        model(*batch()).backward()
+        return model.whole(lambda p: p.grad)
+
+    for kept, again in zip(*(launch(run, 2, r) for r in (False, True)), strict=True):
+        for name, gradient in kept.items():
+            assert torch.equal(gradient, again[name])
+
+
+def test_targets_to_ignore_do_not_count():
+    ids, targets = batch()
+    targets = targets.masked_fill(torch.rand(targets.shape).lt(0.3), -1)
+    truth = loss_of(make(), ids, targets)
+
+    def run(group):
+        return TensorParallel(make(), group)(ids, targets).detach()
+
+    for found in launch(run, 2):
+        torch.testing.assert_close(found, truth, rtol=1e-12, atol=0)
+
+
+def test_a_device_holds_its_part_and_gives_back_the_whole():
+    def run(group):
+        model = TensorParallel(make(bias=True), group)
+        held = sum(p.numel() for p in model.parameters())
+        return held, model.whole()
+
+    whole = dict(make().named_parameters())
+    vectors = [p for name, p in whole.items() if held_by_all(name)]
+    divided = sum(p.numel() for name, p in whole.items() if not held_by_all(name))
+    for held, found in launch(run, 4):
+        assert held == divided / 4 + sum(p.numel() for p in vectors)
+        assert list(found) == list(whole)
+        for name, p in whole.items():
+            assert torch.equal(found[name], p)
+
+
+def held_by_all(name: str) -> bool:
+    return (
+        "norm" in name
+        or "positions" in name
+        or name.endswith(("output.bias", "down.bias"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "problem"),
+    [
+        ({"n_heads": 3}, "n_heads=3 cannot work: it must be a multiple of the 2"),
+        ({"n_kv_heads": 1}, "n_kv_heads=1 cannot"),
+        ({"d_mlp": 21}, "d_mlp=21 cannot"),
+        ({"vocab_size": 25}, "vocab_size=25 cannot"),
+        ({"dropout": 0.1}, "dropout=0.1 cannot work: it must be 0"),
+    ],
+)
+def test_a_model_that_does_not_divide_is_refused(shape, problem):
+    with pytest.raises(ValueError, match=problem):
+        launch(lambda group: TensorParallel(make(**shape), group), 2)
+
+
+def test_a_length_that_does_not_divide_is_refused():
+    def run(group):
+        ids, targets = batch()
+        return TensorParallel(make(), group, sequence=True)(ids[:, :7], targets[:, :7])
+
+    with pytest.raises(ValueError, match="size 1=7 cannot work"):
+        launch(run, 2)
+
+
+# --------------------------------------------------------------------------------- bytes sent
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize(
+    "way", [{}, {"sequence": True}, {"sequence": True, "regather": False}]
+)
+@every_shape
+def test_bytes_sent_are_those_of_the_formula(n, way, shape):
+    def run(group):
+        model = TensorParallel(make(torch.float32, **shape), group, **way)
+        model(*batch()).backward()
+        return {name: size for name, size in group.sent.items() if size}
+
+    config = make(**shape).config
+    expected = tensor_parallel_bytes(config, B, S, n, **way)
+    expected = {name: size for name, size in expected.items() if size}
+    for sent in launch(run, n):
+        assert sent == expected
+
+
+def held_bytes(model, *inputs) -> int:
+    """Bytes that a forward pass leaves alive for the backward pass."""
+    with Allocations() as allocations:
+        loss = model(*inputs)
+    gc.collect()
+    alive = allocations.alive
+    del loss
+    return alive
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize(
+    "way", [{}, {"sequence": True}, {"sequence": True, "regather": False}]
+)
+def test_bytes_held_for_backward_are_those_of_the_formula(n, way):
+    """Per block, as the difference of two depths: the ends of the model are not counted."""
+
+    def run(group):
+        found = []
+        for n_layers in (1, 3):
+            model = make(torch.float32, n_layers=n_layers)
+            model = TensorParallel(model, group, **way)
+            found.append(held_bytes(model, *batch()))
+        return found[1] - found[0]
+
+    one, three = (make(n_layers=n_layers).config for n_layers in (1, 3))
+    expected = [
+        activation_bytes_each(config, B, S, n, **way) for config in (one, three)
+    ]
+    assert launch(run, n) == [expected[1] - expected[0]] * n
+
+
+# ------------------------------------------------------------------------- the batch, the state
+
+
+def ten_steps(step, model) -> list[float]:
+    return [step(model, *batch(seed)).item() for seed in range(10)]
+
+
+def one_device() -> tuple[list[float], dict[str, Tensor]]:
+    model = make()
+    optimizer = adamw(model.parameters())
+
+    def step(model, ids, targets):
+        optimizer.zero_grad()
+        loss = loss_of(model, ids, targets)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return ten_steps(step, model), model.state_dict()
+
+
+def by_tensor(group: Group, *, sequence: bool = False):
+    model = TensorParallel(make(), group, sequence=sequence)
+    optimizer = adamw(model.parameters())
+
+    def step(model, ids, targets):
+        optimizer.zero_grad()
+        loss = model(ids, targets)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return ten_steps(step, model), model.whole()
+
+
+def by_data(group: Group, *, bucket_bytes: int = 500, micro_batches: int = 1):
+    model = make()
+    parallel = DataParallel(model, group, bucket_bytes=bucket_bytes)
+    assert (len(parallel.buckets) > 3) == (bucket_bytes == 500)
+    optimizer = adamw(model.parameters())
+
+    def step(model, ids, targets):
+        optimizer.zero_grad()
+        total = 0
+        pieces = list(
+            zip(
+                *(mine(x, group).chunk(micro_batches) for x in (ids, targets)),
+                strict=True,
+            )
+        )
+        with parallel.no_sync():
+            for piece in pieces[:-1]:
+                loss = loss_of(model, *piece) / micro_batches
+                loss.backward()
+                total += loss.detach()
+        loss = loss_of(model, *pieces[-1]) / micro_batches
+        loss.backward()
+        parallel.finish()
+        optimizer.step()
+        return group.all_reduce(total + loss.detach()) / group.size
+
+    return ten_steps(step, model), model.state_dict()
+
+
+def by_state(group: Group, *, stage: int):
+    model = make()
+    optimizer = ShardedOptimizer(model.parameters(), group, adamw)
+
+    def step(model, ids, targets):
+        pieces = list(zip(mine(ids, group), mine(targets, group), strict=True))
+        total = 0
+        for row, wanted in pieces:
+            loss = loss_of(model, row[None], wanted[None]) / len(pieces)
+            loss.backward()
+            total += loss.detach()
+            if stage == 2:
+                optimizer.reduce()
+                assert all(p.grad is None for p in model.parameters())
+        optimizer.step()
+        return group.all_reduce(total) / group.size
+
+    return ten_steps(step, model), model.state_dict()
+
+
+def fully(group: Group):
+    model = fully_shard(make(), group)
+    optimizer = adamw(model.parameters())
+
+    def step(model, ids, targets):
+        optimizer.zero_grad()
+        loss = loss_of(model, mine(ids, group), mine(targets, group))
+        loss.backward()
+        optimizer.step()
+        return group.all_reduce(loss.detach()) / group.size
+
+    return ten_steps(step, model), model.whole()
+
+
+def on_a_grid(group: Group):
+    """Rows of two divide the matrices and the sequence, columns the batch."""
+    inner, outer = group.split(2)
+    model = TensorParallel(make(), inner, sequence=True)
+    parallel = DataParallel(model, outer)
+    optimizer = adamw(model.parameters())
+
+    def step(model, ids, targets):
+        optimizer.zero_grad()
+        loss = model(mine(ids, outer), mine(targets, outer))
+        loss.backward()
+        parallel.finish()
+        optimizer.step()
+        return outer.all_reduce(loss.detach()) / outer.size
+
+    return ten_steps(step, model), model.whole()
+
+
+WAYS = {
+    "tensor": by_tensor,
+    "sequence": partial(by_tensor, sequence=True),
+    "data": by_data,
+    "data, one bucket, micro-batches": partial(
+        by_data, bucket_bytes=10**9, micro_batches=1
+    ),
+    "ZeRO 1": partial(by_state, stage=1),
+    "ZeRO 2": partial(by_state, stage=2),
+    "ZeRO 3": fully,
+    "grid": on_a_grid,
+}
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return one_device()
+
+
+def assert_same_run(found, truth):
+    losses, weights = found
+    torch.testing.assert_close(losses, truth[0], rtol=1e-9, atol=1e-9)
+    assert losses[-1] != losses[0]
+    assert set(weights) == set(truth[1])
+    for name, x in truth[1].items():
+        torch.testing.assert_close(weights[name], x, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ten_steps_on_two_devices_end_where_one_does(truth, way):
+    for found in launch(WAYS[way], 2):
+        assert_same_run(found, truth)
+
+
+def by_pytorch(group: Group, *, way: str):
+    batches = [batch(seed) for seed in range(10)]
+    return train_with_pytorch(group, make(), batches, adamw, way=way)
+
+
+PYTORCH = {
+    "DTensor": partial(by_pytorch, way="tensor"),
+    "FSDP2": partial(by_pytorch, way="sharded"),
+}
+
+
+def in_processes(group: Group) -> dict:
+    """All ways, one after the other: a process costs more to start than to use."""
+    return {name: way(group) for name, way in (*WAYS.items(), *PYTORCH.items())}
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_ten_steps_in_processes_end_where_one_process_does(truth, n):
+    found = launch(in_processes, n, processes=True, native=n == 4)
+    for ways in found:
+        for each in ways.values():
+            assert_same_run(each, truth)
+
+
+def test_micro_batches_are_summed_before_anything_is_sent(truth):
+    def run(group):
+        found = by_data(group, bucket_bytes=10**9, micro_batches=2)
+        return found, group.n_calls["all-reduce"]
+
+    n_parameters = len(list(make().parameters()))
+    for found, n_calls in launch(run, 2):
+        assert_same_run(found, truth)
+        # The first values of each parameter; then per step one bucket, and the loss.
+        assert n_calls == n_parameters + 10 * 2
+
+
+@every_size
+def test_data_parallel_sends_the_gradient_twice_but_for_a_share(n):
+    def run(group):
+        model = make(torch.float32)
+        parallel = DataParallel(model, group, bucket_bytes=10**9)
+        group.sent.clear()
+        loss_of(model, *map(partial(mine, group=group), batch())).backward()
+        parallel.finish()
+        return dict(group.sent)
+
+    share = -(-sum(p.numel() for p in make().parameters()) // n)
+    assert launch(run, n) == [{"all-reduce": 2 * (n - 1) * share * 4}] * n
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_sharded_optimizer_sends_as_much_and_holds_less(stage):
+    n = 4
+
+    def run(group):
+        model = make(torch.float32)
+        optimizer = ShardedOptimizer(model.parameters(), group, adamw)
+        loss_of(model, *map(partial(mine, group=group), batch())).backward()
+        if stage == 2:
+            optimizer.reduce()
+        gradients = [p.grad for p in (*model.parameters(), optimizer.share)]
+        held = {"weights": sum(p.nbytes for p in model.parameters())}
+        held["gradients"] = sum(g.nbytes for g in gradients if g is not None)
+        optimizer.step()
+        (means,) = optimizer.optimizer.state.values()
+        held["optimizer"] = means["exp_avg"].nbytes + means["exp_avg_sq"].nbytes
+        return dict(group.sent), held
+
+    n_parameters = sum(p.numel() for p in make().parameters())
+    once = (n - 1) * -(-n_parameters // n) * 4
+    for sent, held in launch(run, n):
+        assert sent == {"reduce-scatter": once, "all-gather": once}
+        assert held == state_bytes(n_parameters, n, stage)
+
+
+def test_fully_sharded_gathers_blocks_twice():
+    n = 4
+
+    def run(group):
+        model = fully_shard(make(torch.float32), group)
+        held = sum(p.nbytes for p in model.parameters())
+        loss_of(model, *map(partial(mine, group=group), batch())).backward()
+        return dict(group.sent), held
+
+    model = make()
+    block = sum(p.numel() for p in model.blocks[0].parameters())
+    rest = sum(p.numel() for p in model.parameters()) - 2 * block
+    share = {
+        name: -(-size // n) * 4 for name, size in (("block", block), ("rest", rest))
+    }
+    once = (n - 1) * (2 * share["block"] + share["rest"])
+    for sent, held in launch(run, n):
+        assert sent["reduce-scatter"] == once
+        assert sent["all-gather"] == once + (n - 1) * 2 * share["block"]
+        assert held == 2 * share["block"] + share["rest"]
+
+
+def test_state_bytes_refuses_another_stage():
+    assert state_bytes(10, 4, 0) == {"weights": 40, "gradients": 40, "optimizer": 80}
+    assert state_bytes(10, 4, 3) == {"weights": 12, "gradients": 12, "optimizer": 24}
+    with pytest.raises(
+        ValueError, match="stage=4 cannot work: it must be 0, 1, 2 or 3"
+    ):
+        state_bytes(10, 4, 4)
+
+
+# ----------------------------------------------------------------------------------- the ring
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_ring_attends_as_one_device_does(n, balanced):
+    query, key, value = (normal(2, 3, 16, 4, seed=i) for i in range(3))
+    truth = results(attend_explicitly(query, key, value), query, key, value)
+    noise = torch.randn(
+        2, 3, 16, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(7)
+    )
+
+    def run(group):
+        where = places(16, n, balanced=balanced)[group.rank]
+        parts = [x.detach()[:, :, where].requires_grad_() for x in (query, key, value)]
+        output = ring_attention(*parts, group, balanced=balanced)
+        gradients = torch.autograd.grad((output * noise[:, :, where]).sum(), parts)
+        return where, [output.detach(), *gradients], dict(group.sent)
+
+    for where, found, sent in launch(run, n):
+        compare("ring attention", found, [x[:, :, where] for x in truth])
+        expected = {k: 2 * x for k, x in ring_bytes(2, 3, 16, 4, n).items() if x}
+        assert sent == expected, "twice the bytes of float32"
+
+
+def test_a_balanced_ring_gives_every_device_the_same_work():
+    def pairs(balanced):
+        where = places(32, 4, balanced=balanced)
+        assert torch.cat(where).sort().values.tolist() == list(range(32))
+        return [
+            [int((a[:, None] >= where[rank - step]).sum()) for step in range(4)]
+            for rank, a in enumerate(where)
+        ]
+
+    assert [sum(each) for each in pairs(True)] == [33 * 32 // 2 // 4] * 4
+    steps = list(zip(*pairs(True), strict=True))
+    assert all(len(set(step)) == 1 for step in steps), "in every step too"
+    uneven = [sum(each) for each in pairs(False)]
+    assert uneven == [36 + 64 * rank for rank in range(4)]
+    with pytest.raises(
+        ValueError, match="length=12 cannot work: it must be a multiple of 8"
+    ):
+        places(12, 4, balanced=True)
+
+
+# ------------------------------------------------------------------------------- the pipeline
+
+
+@pytest.mark.parametrize("order", [gpipe, one_forward_one_backward])
+@pytest.mark.parametrize(("n", "micro"), [(1, 2), (2, 1), (2, 4), (4, 2), (4, 8)])
+def test_a_pipeline_has_the_gradients_of_one_device(order, n, micro):
+    shape = {"n_layers": 4, "tied": False}
+    rows = batch(rows=8)
+    pieces = [x.chunk(micro) for x in rows]
+
+    def run(group):
+        model = make(torch.float64, **shape)
+        stage = Stage(model, group.rank, group.size)
+        tasks = order(group.size, micro)[group.rank]
+
+        def loss_function(logits, m):
+            return next_token_loss(logits, pieces[1][m])
+
+        loss = run_stage(stage, tasks, group, pieces[0], loss_function)
+        mine = {id(p) for p in stage.parameters()}
+        named = model.named_parameters()
+        return loss, {k: p.grad for k, p in named if id(p) in mine}, dict(group.sent)
+
+    model = make(**shape)
+    truth = loss_of(model, *rows)
+    truth.backward()
+    found = launch(run, n)
+    assert math.isclose(found[-1][0], truth.item(), rel_tol=1e-12)
+    gradients = {name: g for _, each, _ in found for name, g in each.items()}
+    compare("pipeline", gradients, {k: p.grad for k, p in model.named_parameters()})
+    stream = 8 * S * SIZES["d_model"] * 8
+    for rank, (_, _, sent) in enumerate(found):
+        expected = {"forward": rank < n - 1, "backward": rank > 0}
+        assert sent == {name: stream for name, does in expected.items() if does}
+
+
+@pytest.mark.parametrize(
+    ("n", "micro"), [(1, 5), (2, 1), (3, 7), (4, 4), (4, 16), (8, 3)]
+)
+def test_the_bubble_is_that_of_the_formula(n, micro):
+    for order in (gpipe, one_forward_one_backward):
+        schedules = order(n, micro)
+        for tasks in schedules:
+            assert len(tasks) == len(set(tasks)) == 2 * micro
+        times = simulate(schedules, forward=1.0, backward=2.0)
+        total = max(end for stage in times for _, end in stage.values())
+        assert total == 3 * (micro + n - 1)
+        for stage, tasks in enumerate(schedules):
+            held = peak = 0
+            for task in tasks:
+                held += 1 if task.kind == "forward" else -1
+                peak = max(peak, held)
+            assert peak == (micro if order is gpipe else min(n - stage, micro))
+
+
+def test_stages_that_wait_for_each_other_are_refused():
+    first, second = gpipe(2, 1)
+    with pytest.raises(ValueError, match="an order in which some stage can go on"):
+        simulate([first[::-1], second])
+    with pytest.raises(ValueError, match="tied=True cannot work: it must be False"):
+        Stage(make(), 0, 2)
+    with pytest.raises(
+        ValueError, match="n_layers=2 cannot work: it must be a multiple of the 3"
+    ):
+        Stage(make(tied=False), 0, 3)
