@@ -252,3 +252,48 @@ def test_the_scale_equals_the_formula(scale, dtype):
             *module.parameters(),
         ),
     )
+
+
+# ----------------------------------------------------------------------------------- another source
+
+
+@every_precision
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("t", [4, S, 11])
+def test_cross_attention_equals_pytorchs_multihead_attention(t, padded, dtype):
+    """Queries from one sequence, keys and values from another of any length."""
+    d, h = 12, 3
+    ours = randomize(MultiHeadAttention(d_model=d, n_heads=h).to(dtype))
+    theirs = nn.MultiheadAttention(d, h, batch_first=True).to(dtype)
+    projections = ours.query, ours.key, ours.value
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": torch.cat([linear.weight for linear in projections]),
+            "in_proj_bias": torch.cat([linear.bias for linear in projections]),
+            "out_proj.weight": ours.output.weight,
+            "out_proj.bias": ours.output.bias,
+        }
+    )
+    x, source = (normal(B, n, d, seed=n, dtype=dtype) for n in (S, t + 20))
+    source = source[:, :t].detach().requires_grad_()
+    is_real = torch.arange(t) < torch.tensor([[t - 2], [t]])
+    mask = attention_mask(S, t, causal=False, padding=is_real) if padded else None
+    hidden = ~is_real if padded else None
+    compare(
+        "cross-attention = torch.nn.MultiheadAttention",
+        results(ours(x, None, mask, None, source), x, source),
+        results(theirs(x, source, source, key_padding_mask=hidden)[0], x, source),
+    )
+
+
+def test_a_source_that_is_the_sequence_itself_is_attention_without_a_mask():
+    module, x = make(n_kv_heads=G, qk_norm=True), normal(B, S, D, seed=14)
+    everything = torch.ones(S, S, dtype=torch.bool)
+    compare(
+        "attention to itself as a source = attention that sees everything",
+        results(module(x, None, None, None, x), x),
+        results(module(x, None, everything), x),
+    )
+    query, key, value = module.project(x, None, x[:, :3])
+    assert query.shape == (B, H, S, K)
+    assert key.shape == value.shape == (B, G, 3, K)

@@ -89,10 +89,10 @@ class Auditor(Writer):
         if self.times[id(choice)] > 8:
             return super().choose(choice, memory)
         alternatives = list(choice.alternatives(memory))
-        assert abs(math.fsum(share for _, share in alternatives) - 1) < 1e-12
+        assert abs(math.fsum(share for *_, share in alternatives) - 1) < 1e-12
         if not isinstance(choice, Draw):  # lexicons are looked at once, below
             begun = sorted(
-                text for body, _ in alternatives for text, _ in leads(body, memory)
+                text for _, body, _ in alternatives for text, _ in leads(body, memory)
             )
             for first, second in pairwise(begun):
                 assert not second.startswith(first), f"{first!r} begins {second!r}"

@@ -22,7 +22,7 @@ PATH = {
         "GPT.hidden",
         "GPT._check",
         "GPT._turns",
-        "_mask",
+        "GPT._mask",
         "GPT.new_cache",
         "GPT.__init__",
         "_positions",
@@ -44,7 +44,13 @@ PATH = {
     "attention": ("attend", "attention_mask"),
     "mlp": ("squared_relu", "ACTIVATIONS", "MLP", "SwiGLU"),
     "lm_head": ("LMHead", "_logits"),
-    "cache": ("CachePosition", "KeyValueCache"),
+    "cache": (
+        "CachePosition",
+        "KeyValueCache.__init__",
+        "KeyValueCache.mask",
+        "KeyValueCache.append",
+        "KeyValueCache._keep",
+    ),
     "config": ("GPTConfig", "Size", "Positive", "Derived"),
     "engine.checks": ("check_fields", "_rule", "_TYPES", "Rule", "require"),
 }

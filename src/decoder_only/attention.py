@@ -54,7 +54,7 @@ def attention_mask(
     require("n_queries", n_queries, lambda n: not causal or n <= n_keys, wanted)
     query_position = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None]
     distance = query_position - torch.arange(n_keys, device=device)
-    mask = distance >= (0 if causal else -n_keys)
+    mask = distance >= (0 if causal else -n_queries)
     if window is not None:
         mask = mask & (distance.abs() < window)
     return mask if padding is None else mask & padding[:, None, None, :]

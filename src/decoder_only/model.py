@@ -89,7 +89,7 @@ class GPT(nn.Module):
         self,
         ids: Int[Tensor, "b s"],
         cache: Sequence[KeyValueCache] | None = None,
-        *,
+        *more: Tensor,
         last_only: bool = False,
     ) -> Float[Tensor, "b _ v"]:
         """Logits of the next token at every position.
@@ -98,6 +98,7 @@ class GPT(nn.Module):
             ids: tokens.
             cache: from `new_cache`; ids then go on where it ends, and it grows by them. For
                 generation: no gradient reaches what it holds.
+            more: what blocks of another kind are handed besides (`encoders.DecoderBlock`).
             last_only: ask the head for the last position only, which is all that generation reads;
                 the result is then of shape (b, 1, v).
 
@@ -106,12 +107,15 @@ class GPT(nn.Module):
                 outside the vocabulary (where the host can tell: on the CPU), or more than
                 learned positions can place.
         """
-        x = self.hidden(ids, cache)
+        x = self.hidden(ids, cache, *more)
         table = [self.embedding.weight] if self.config.tied else []
         return self.head(x[:, -1:] if last_only else x, *table)
 
     def hidden(
-        self, ids: Int[Tensor, "b s"], cache: Sequence[KeyValueCache] | None = None
+        self,
+        ids: Int[Tensor, "b s"],
+        cache: Sequence[KeyValueCache] | None = None,
+        *more: Tensor,
     ) -> Float[Tensor, "b s d"]:
         """What the head reads: the residual stream after the last norm. See `forward`."""
         self._check(ids, cache)
@@ -126,8 +130,8 @@ class GPT(nn.Module):
         for block, store in zip(self.blocks, cache or empty, strict=True):
             window = block.attention.window
             if window not in masks:
-                masks[window] = _mask(window, ids, store)
-            handed = turns, masks[window], store
+                masks[window] = self._mask(window, ids, store)
+            handed = turns, masks[window], store, *more
             if self.recompute and self.training and store is None:
                 x = checkpoint(block, x, *handed, use_reentrant=False)
             else:
@@ -264,16 +268,15 @@ class GPT(nn.Module):
         settings = {"head_dim": attention.head_dim, "base": attention.rotary_base}
         return rotations(positions, **settings, dtype=x.dtype)
 
-
-def _mask(
-    window: int | None, ids: Tensor, store: KeyValueCache | None
-) -> Tensor | None:
-    length = ids.shape[1]
-    if store is not None:
-        return store.mask()
-    if window is None or window >= length:
-        return None  # as wide as all there is
-    return attention_mask(length, length, window=window, device=ids.device)
+    def _mask(
+        self, window: int | None, ids: Tensor, store: KeyValueCache | None
+    ) -> Tensor | None:
+        length = ids.shape[1]
+        if store is not None:
+            return store.mask()
+        if window is None or window >= length:
+            return None  # as wide as all there is
+        return attention_mask(length, length, window=window, device=ids.device)
 
 
 def _norm(config: GPTConfig) -> LayerNorm | RMSNorm:

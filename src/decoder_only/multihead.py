@@ -22,7 +22,7 @@ __all__ = ["MultiHeadAttention"]
 
 
 class MultiHeadAttention(nn.Module):
-    """Causal self-attention with H heads.
+    """Causal self-attention with H heads, or cross-attention to another sequence.
 
     Args:
         d_model: D, width of the residual stream.
@@ -75,8 +75,9 @@ class MultiHeadAttention(nn.Module):
         turns: Float[Tensor, "2 ... s _"] | None = None,
         mask: Bool[Tensor, "*b s t"] | None = None,
         cache: KeyValueCache | None = None,
+        source: Float[Tensor, "b t d"] | None = None,
     ) -> Float[Tensor, "b s d"]:
-        """Let every position gather from itself and the positions before it.
+        """Let every position gather from itself and the positions before it, or from a source.
 
         A model hands down what is the same in all its blocks. Alone, the layer makes it itself.
 
@@ -85,28 +86,35 @@ class MultiHeadAttention(nn.Module):
             turns: see `project`.
             mask: which keys each query may see; by default all up to its own, in the window.
             cache: keys and values of the positions before the first of x; those of x join them.
+            source: another sequence to gather from instead, all of it unless there is a mask; no
+                cache then, and no window.
         """
-        query, key, value = self.project(x, turns)
+        query, key, value = self.project(x, turns, source)
         if cache is not None:
             key, value = cache.append(key, value)
         elif mask is None and self.window is not None and self.window < x.shape[1]:
             size = x.shape[1], x.shape[1]
             mask = attention_mask(*size, window=self.window, device=x.device)
-        dropout = self.dropout if self.training else 0.0
-        heads = attend(query, key, value, mask=mask, scale=self.scale, dropout=dropout)
+        settings = {"scale": self.scale, "dropout": self.dropout * self.training}
+        heads = attend(query, key, value, mask=mask, causal=source is None, **settings)
         return self.output(rearrange(heads, "b h s k -> b s (h k)"))
 
     def project(
-        self, x: Float[Tensor, "b s d"], turns: Float[Tensor, "2 ... s _"] | None = None
-    ) -> tuple[Float[Tensor, "b _ s k"], ...]:
+        self,
+        x: Float[Tensor, "b s d"],
+        turns: Float[Tensor, "2 ... s _"] | None = None,
+        source: Float[Tensor, "b t d"] | None = None,
+    ) -> tuple[Float[Tensor, "b _ _ k"], ...]:
         """Query (b, h, s, k), key and value (b, g, s, k), normalized and rotated as configured.
 
         A step of its own, so that a figure can hand them to `attention_weights`. `turns` is what
-        `rotations` gives for the positions of x, which are 0 to S - 1 by default.
+        `rotations` gives for the positions of x, which are 0 to S - 1 by default. Keys and values
+        are those of the source, (b, g, t, k), where there is one.
         """
+        source = x if source is None else source
         query = rearrange(self.query(x), "b s (h k) -> b h s k", h=self.n_heads)
-        key = rearrange(self.key(x), "b s (g k) -> b g s k", g=self.n_kv_heads)
-        value = rearrange(self.value(x), "b s (g k) -> b g s k", g=self.n_kv_heads)
+        key = rearrange(self.key(source), "b t (g k) -> b g t k", g=self.n_kv_heads)
+        value = rearrange(self.value(source), "b t (g k) -> b g t k", g=self.n_kv_heads)
         query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary_base is not None:
             query = rotary(query, turns, base=self.rotary_base)

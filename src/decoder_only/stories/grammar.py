@@ -33,6 +33,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -152,7 +153,7 @@ def leads(nodes: Sequence[Any], memory: Memory) -> Iterator[tuple[str, float]]:
     if choice is None:
         yield said, 1.0
         return
-    for body, share in choice.alternatives(memory):
+    for _, body, share in choice.alternatives(memory):
         for text, probability in leads(body, memory):
             yield said + text, share * probability
 
@@ -188,8 +189,21 @@ class Choice:
         self.bodies = [tuple(body) for body in bodies]
         self.weights = Weights(weights)
 
+    @cached_property
+    def kind(self) -> str:
+        """ "filler" if all that can follow from it are words; else it is a "template"."""
+        return (
+            "template"
+            if any(_remembers(body, set()) for body in self.bodies)
+            else "filler"
+        )
+
     def tell(self, teller: Writer | Reader, memory: Memory) -> None:
-        tell(self.bodies[teller.choose(self, memory)], teller, memory)
+        tell(self.take(teller.choose(self, memory), memory), teller, memory)
+
+    def take(self, index: int, memory: Memory) -> Sequence[Any]:
+        """What an alternative goes on with; the memory learns what it draws."""
+        return self.bodies[index]
 
     def odds(self, memory: Memory) -> tuple[Weights, Sequence[int]]:
         """The weights, and which alternatives are used up."""
@@ -201,19 +215,29 @@ class Choice:
                 return index
         return None
 
-    def alternatives(self, memory: Memory) -> Iterator[tuple[Sequence[Any], float]]:
+    def alternatives(
+        self, memory: Memory
+    ) -> Iterator[tuple[int, Sequence[Any], float]]:
+        """Each that is open: its index, how it begins, and its probability."""
         for index, body in enumerate(self.bodies):
-            yield body, self.weights.share(index)
+            yield index, body, self.weights.share(index)
 
 
 class Lexicon:
-    """Words that can be drawn. Each entry is a dictionary of forms and of things known about it."""
+    """Words that can be drawn. Each entry is a dictionary of forms and of things known about it.
+
+    What is drawn is of one kind: a "name", a "place" or an "object".
+    """
 
     def __init__(
-        self, entries: Iterable[dict[str, Any]], weights: Iterable[int]
+        self,
+        entries: Iterable[dict[str, Any]],
+        weights: Iterable[int],
+        kind: str = "object",
     ) -> None:
         self.entries = list(entries)
         self.weights = Weights(weights)
+        self.kind = kind
         self.forms: dict[str, tuple[dict[str, int], list[int]]] = {}
         for index, entry in enumerate(self.entries):
             entry["uses"] = ((self, index),)
@@ -245,24 +269,28 @@ class Draw:
         lexicon = self.lexicon(memory)
         return lexicon.weights, memory.get(lexicon, ())
 
-    def tell(self, teller: Writer | Reader, memory: Memory) -> None:
-        entry = self.lexicon(memory).entries[teller.choose(self, memory)]
+    tell = Choice.tell
+
+    def take(self, index: int, memory: Memory) -> Sequence[Any]:
+        entry = self.lexicon(memory).entries[index]
         memory[self.name] = entry
         for source, number in entry["uses"]:
             used = memory.get(source, ())
             if number not in used:
                 memory[source] = (*used, number)
-        teller.say(entry[self.form])
+        return (entry[self.form],)
 
     def find(self, text: str, at: int, memory: Memory) -> int | None:
         lexicon = self.lexicon(memory)
         return lexicon.find(self.form, text, at, memory.get(lexicon, ()))
 
-    def alternatives(self, memory: Memory) -> Iterator[tuple[Sequence[Any], float]]:
+    def alternatives(
+        self, memory: Memory
+    ) -> Iterator[tuple[int, Sequence[Any], float]]:
         weights, used = self.odds(memory)
         for index, entry in enumerate(self.lexicon(memory).entries):
             if index not in used:
-                yield (entry[self.form],), weights.share(index, used)
+                yield index, (entry[self.form],), weights.share(index, used)
 
 
 class Known:
@@ -304,6 +332,22 @@ class Rule:
 
     def expand(self, memory: Memory) -> Sequence[Any]:
         return self.rules[self.name]
+
+
+def _remembers(nodes: Sequence[Any], met: set[str]) -> bool:
+    """Whether the nodes, or a rule that they lead to, say or draw something remembered."""
+    for node in nodes:
+        if isinstance(node, Choice):
+            found = any(_remembers(body, met) for body in node.bodies)
+        elif isinstance(node, Rule):
+            found = node.name not in met and _remembers(
+                node.expand({}), met | {node.name}
+            )
+        else:
+            found = type(node) is not str
+        if found:
+            return True
+    return False
 
 
 def follow(path: Sequence[str], memory: Memory) -> Any:

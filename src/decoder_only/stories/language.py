@@ -419,7 +419,7 @@ class _Meter(Reader):
         index = super().choose(choice, memory)
         mine: list[tuple[str, float]] = []
         rivals: list[tuple[str, float]] = []
-        for body, share in choice.alternatives(memory):
+        for _, body, share in choice.alternatives(memory):
             begun = [
                 (lead, share * share_of_lead)
                 for lead, share_of_lead in leads(body, memory)

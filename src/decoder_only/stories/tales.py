@@ -2,7 +2,8 @@
 
 Each rule is a name and its alternatives, in the notation of `grammar`. Words in braces that stand
 for facts ({food}, {friend}, {fear}) are the hero's, see `world`. What a story has remembered it
-keeps: a thing forgotten {nook} is found {nook}, and the last lines come back to the first.
+keeps: a thing forgotten {nook} is found {nook}, and the last lines come back to the first. Where
+things change hands, a name such as {one.holder:other} says so, and nothing is heard of it.
 """
 
 __all__ = ["TALES"]
@@ -153,8 +154,8 @@ aside:
 # ---------------------------------------------------------------------------------- lost and found
 
 lost:
-- <lost.go> <lost.sit> [3:<aside> |2:]<lost.gone> <lost.look> [3:<aside> |2:]<lost.ask>
-  <lost.found> <lost.joy>
+- <lost.go>{toy.holder:hero} <lost.sit>{toy.holder:nook} [3:<aside> |2:]<lost.gone> <lost.look>
+  [3:<aside> |2:]<lost.ask> <lost.found>{toy.holder:hero} <lost.joy>
 
 lost.go:
 - That [day|same day] <She> [took|carried|brought|pulled] {her} {toy} [to|as far as|all the way to]
@@ -228,8 +229,8 @@ lost.joy:
 # --------------------------------------------------------------------------------- a visit, a gift
 
 gift:
-- <gift.why> <gift.make> [3:<aside> |2:]<gift.way> <gift.door> [3:<aside> |2:]<gift.thanks>
-  <gift.back>
+- <gift.why> <gift.make>{dish.holder:hero} [3:<aside> |2:]<gift.way> <gift.door>
+  [3:<aside> |2:]<gift.thanks>{dish.holder:friend} <gift.back>{present.holder:hero}
 
 gift.why:
 - All that [day|week] {friend} was [ill in bed|in bed with a cough|at home with a sore foot|covered
@@ -339,7 +340,8 @@ storm.after:
 # ------------------------------------------------------------------------------------ a long swap
 
 swap:
-- <swap.first> [3:<aside> |2:]<swap.second> [3:<aside> |2:]<swap.third> <swap.end>
+- <swap.first>{one.holder:hero} [3:<aside> |2:]<swap.second>{one.holder:other}{two.holder:hero}
+  [3:<aside> |2:]<swap.third>{two.holder:who}{three.holder:hero} <swap.end>
 
 swap.first:
 - [In the attic|Under the stairs|In a ditch|In the hen house|At the bottom of a drawer|On a fence]

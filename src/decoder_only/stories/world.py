@@ -27,6 +27,8 @@ FEWEST_CHARACTERS = 24
 MOST_CHARACTERS = 16384
 ALL_TALES = tuple(re.findall(r"<(\w+)>", rules_of(TALES)["tale"]))
 
+KINDS = {"people": "name", "places": "place"}  # all else that is drawn is an object
+
 Record = dict[str, Any]
 
 PRONOUNS = {
@@ -66,7 +68,8 @@ def build_grammar(
     lexicons = {}
     for name, entries in written.items():
         steepness = exponent if name == "people" else lighter
-        lexicons[name] = Lexicon(entries, zipf_weights(len(entries), steepness))
+        weights, kind = zipf_weights(len(entries), steepness), KINDS.get(name, "object")
+        lexicons[name] = Lexicon(entries, weights, kind)
     for person in lexicons["people"].entries:
         settle(rng, person, lexicons, lighter)
     for person in lexicons["people"].entries:
@@ -157,7 +160,7 @@ def places() -> list[Record]:
     found = []
     for kind, (at, nooks) in words.PLACES.items():
         spots = [forms(nook) for nook in nooks.split(", ")]
-        corners = Lexicon(spots, [1] * len(spots))
+        corners = Lexicon(spots, [1] * len(spots), "place")
         names = [f"the {kind.lower()}"]
         names += [f"{name} {kind}" for name in words.PLACE_NAMES]
         for name in names:

@@ -1,0 +1,496 @@
+"""What a perfect model knows: every choice of a text, its hidden state, and the next token.
+
+A story is a path through the choices of the grammar. At any place of it the path so far fixes
+what is remembered (who is in the story, who holds what, where), and the choices still open fix
+what can follow. So the distribution of the next token is a sum over paths:
+
+    P(token | tokens before) = sum of P(path) over paths whose text is encoded as those tokens
+                               and then this one  /  the same sum without "and then this one"
+
+A `Place` follows a text through the grammar as far as the text settles it; `NextToken` grows from
+there a tree of all that can follow, until the token is settled, too. What is said is of a kind:
+
+    template    how the story goes on             filler     words on which nothing depends
+    name        a person that is drawn            fact       what is true of a word in every story
+    place       a place, or a corner of it        agreement  what this story has said already
+    object      any other thing that is drawn
+
+The first five are choices. Facts and agreement are certain for whoever knows the language, and the
+hard part for whoever learns it. Chapter 14.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import Any, Protocol, runtime_checkable
+
+from decoder_only.engine.checks import require
+from decoder_only.stories.grammar import (
+    Choice,
+    Draw,
+    Known,
+    Memory,
+    Remember,
+    follow,
+    leads,
+    opening,
+)
+from decoder_only.stories.language import StoryLanguage
+
+__all__ = [
+    "KINDS",
+    "Fork",
+    "Met",
+    "NextToken",
+    "Settled",
+    "choices",
+    "hidden_state",
+    "kinds",
+    "probabilities",
+    "spans",
+    "twin",
+]
+
+KINDS = ("template", "filler", "name", "place", "object", "fact", "agreement")
+NAMING = {"text", "Text", "a", "A", "at", "some", "grown"}
+"""Forms that say which word it is."""
+AGREEING = {"she", "her", "him", "herself", "She", "Her", "it", "is", "was"}
+"""Forms that agree with a word and do not say which it is."""
+END_OF_TEXT = "<|endoftext|>"
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """What is asked of a tokenizer."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def special_tokens(self) -> dict[str, int]: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def token_bytes(self, id: int) -> bytes: ...
+
+
+# --------------------------------------------------------------------- following a text
+
+
+@dataclass
+class Place:
+    """A place in a story, on one path through its choices.
+
+    Attributes:
+        ahead: what is still to be told, as linked pairs (node, kind), the next one first.
+        memory: what is remembered, see `grammar.Memory`.
+        told: what the story has said already; to say it again is agreement.
+        at: how many characters have been said.
+    """
+
+    ahead: tuple[Any, str, Any] | None = None
+    memory: Memory = field(default_factory=dict)
+    told: frozenset[Any] = frozenset()
+    at: int = 0
+
+    def put(self, nodes: Sequence[Any], kind: str) -> None:
+        """Puts nodes in front of what is ahead."""
+        for node in reversed(nodes):
+            self.ahead = node, kind, self.ahead
+
+    def next(self) -> tuple[str | Choice | Draw | None, str]:
+        """The next node that says or chooses something, and its kind; None behind the end."""
+        while self.ahead:
+            node, kind, self.ahead = self.ahead
+            if isinstance(node, str | Choice | Draw):
+                return node, kind
+            if isinstance(node, Remember):
+                self.memory[node.name] = follow(node.path, self.memory)
+            else:
+                nodes = node.expand(self.memory)
+                if isinstance(node, Known) and type(nodes[0]) is str:
+                    kind = self._kind_of_known(node.path)
+                self.put(nodes, kind)
+        return None, "template"
+
+    def _kind_of_known(self, path: Sequence[str]) -> str:
+        record, key = follow(path[:-1], self.memory), path[-1]
+        if type(record[key]) is dict:
+            record, key = record[key], "text"
+        if key == "a" and "kind" in record:  # "a cat" is not yet the cat's name
+            key = "kind"
+        what = id(record) if key in NAMING else (id(record), key)
+        known = key in AGREEING or what in self.told
+        self.told |= {what}
+        return "agreement" if known else "fact"
+
+    def kind_of(self, choice: Choice | Draw) -> str:
+        drawn = isinstance(choice, Draw)
+        return choice.lexicon(self.memory).kind if drawn else choice.kind
+
+    def take(self, choice: Choice | Draw, index: int) -> None:
+        """Settles a choice that has just been met."""
+        kind = self.kind_of(choice)
+        self.put(choice.take(index, self.memory), kind)
+        if isinstance(choice, Draw):
+            self.told |= {id(self.memory[choice.name])}
+
+    def copy(self) -> Place:
+        return replace(self, memory=dict(self.memory))
+
+    def advance(self, text: str) -> Iterator[tuple[str | Choice | Draw, str, int]]:
+        """Goes through all that the text settles, from the first character on.
+
+        Yields each node that says or chooses something before it is told, with the kind of a
+        string, and the index of the alternative that is taken at a choice.
+        """
+        while self.ahead:
+            node, kind = self.next()
+            if type(node) is str and text.startswith(node, self.at):
+                yield node, kind, 0
+                self.at += len(node)
+                continue
+            if node is None:
+                return
+            index = None if type(node) is str else node.find(text, self.at, self.memory)
+            if index is None:  # not settled yet
+                self.put([node], kind)
+                return
+            yield node, kind, index
+            self.take(node, index)
+
+
+def _beginning(language: StoryLanguage) -> Place:
+    place = Place()
+    place.put(language.grammar.rules["story"], "template")
+    return place
+
+
+def _through(
+    language: StoryLanguage, text: str
+) -> Iterator[tuple[Place, Any, str, int]]:
+    """The place before each node of a whole story, with what `Place.advance` yields."""
+    place = _beginning(language)
+    for met in place.advance(text):
+        yield place, *met
+    if place.ahead or place.at != len(text):
+        raise ValueError(f"not a story of this language.\n{language.explain(text)}")
+
+
+# -------------------------------------------------------------------- what a text is made of
+
+
+@dataclass(frozen=True)
+class Met:
+    """A choice that a story met.
+
+    Attributes:
+        kind: one of the first five of `KINDS`.
+        start, end: the characters that settle it are text[start:end].
+        options: how each alternative begins, with its probability, in the order of the grammar.
+        taken: which of the options the text goes on with.
+    """
+
+    kind: str
+    start: int
+    end: int
+    options: tuple[tuple[str, float], ...]
+    taken: int
+
+    @property
+    def nats(self) -> float:
+        """The information in it; over a story they add up to -log P(story)."""
+        return -math.log(self.options[self.taken][1])
+
+
+def choices(language: StoryLanguage, text: str) -> list[Met]:
+    """Every choice that a story met, in order, with its exact distribution.
+
+    Raises:
+        ValueError: the text is not a story.
+    """
+    found = []
+    for place, node, _, index in _through(language, text):
+        if type(node) is str:
+            continue
+        memory, options, taken, longest = place.memory, [], 0, 0
+        for other, body, share in node.alternatives(memory):
+            said, _, _ = opening(body, memory)
+            if other == index:
+                taken = len(options)
+            else:
+                common = (
+                    _agreement(text, place.at, way) for way, _ in leads(body, memory)
+                )
+                longest = max(longest, *common)
+            options.append((said, share))
+        end = min(place.at + longest + 1, len(text))
+        met = Met(place.kind_of(node), place.at, end, tuple(options), taken)
+        found.append(met)
+    return found
+
+
+def _agreement(text: str, at: int, way: str) -> int:
+    """How many characters of the text at the cursor are those of a way to go on."""
+    letters = enumerate(way, start=at)
+    return next((i - at for i, x in letters if text[i : i + 1] != x), len(way))
+
+
+def kinds(language: StoryLanguage, text: str) -> list[str]:
+    """The kind of each character of a story: of the node of the grammar that says it.
+
+    Raises:
+        ValueError: the text is not a story.
+    """
+    return [
+        kind
+        for _, node, kind, _ in _through(language, text)
+        if type(node) is str
+        for _ in node
+    ]
+
+
+def hidden_state(language: StoryLanguage, text: str) -> list[dict[str, str]]:
+    """What the grammar remembers when each character of a story is said.
+
+    It maps roles to words: "hero" and "other" are people of the story, "place" and "nook" where
+    things happen, "thing" what was found, and "thing.holder" who or what has it now.
+
+    Raises:
+        ValueError: the text is not a story.
+    """
+    states: list[dict[str, str]] = []
+    for place, node, _, _ in _through(language, text):
+        if type(node) is str:
+            roles = place.memory.items()
+            state = {role: word["text"] for role, word in roles if "text" in word}
+            states += [state] * len(node)
+    return states
+
+
+def spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[int, int]]:
+    """The characters of each token: token i of a story is text[start:end]. Stories are ASCII."""
+    ends = list(accumulate(len(tokenizer.token_bytes(id)) for id in ids))
+    return list(pairwise([0, *ends]))
+
+
+# -------------------------------------------------------------------------- what could follow
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One token, whatever is chosen; `kind` is that of its first character."""
+
+    kind: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A choice that the next token depends on: its alternatives, which sum to one."""
+
+    kind: str
+    branches: tuple[tuple[float, Settled | Fork], ...]
+
+
+def probabilities(tree: Settled | Fork) -> dict[int, float]:
+    """The distribution of the next token: the sum over the ways to come to each."""
+    if isinstance(tree, Settled):
+        return {tree.token: 1.0}
+    found: dict[int, float] = {}
+    for share, branch in tree.branches:
+        for token, probability in probabilities(branch).items():
+            found[token] = found.get(token, 0.0) + share * probability
+    return found
+
+
+class NextToken:
+    """The exact distribution of the next token of a story, under any tokenizer that cuts at spaces.
+
+    Args:
+        language: whose stories.
+        tokenizer: none of its tokens may go on over a space that follows another character, as no
+            token of GPT-2's does. So a word is encoded alike whatever follows it, and it is
+            enough to look ahead to the end of a word.
+
+    Raises:
+        ValueError: the tokenizer has such a token, or no end of text.
+    """
+
+    def __init__(self, language: StoryLanguage, tokenizer: Tokenizer) -> None:
+        special, wanted = tokenizer.special_tokens, f"some with {END_OF_TEXT}"
+        require("special_tokens", special, lambda tokens: END_OF_TEXT in tokens, wanted)
+        ordinary = set(range(tokenizer.vocab_size)) - {*special.values()}
+        self._bytes = {id: tokenizer.token_bytes(id) for id in ordinary}
+        for token in self._bytes.values():
+            wanted = "cut in front of its space"
+            require(
+                "a token", token, lambda token: b" " not in token.lstrip(b" "), wanted
+            )
+        self.language, self.tokenizer = language, tokenizer
+        self._ids: dict[str, list[int]] = {}
+        self.end_of_text = special[END_OF_TEXT]
+
+    def along(self, text: str) -> Iterator[Settled | Fork]:
+        """What could follow each prefix of a story's tokens, from the empty one to the whole."""
+        ids, place, end = self.tokenizer.encode(text), _beginning(self.language), 0
+        yield self._following(place, "", [])
+        for count, id in enumerate(ids, start=1):
+            end += len(self._bytes[id])
+            yield self._following(place, text[:end], ids[:count])
+
+    def after(self, ids: Sequence[int]) -> Settled | Fork:
+        """What could follow these tokens of a story, an end of text in front of it or not.
+
+        Raises:
+            ValueError: no story begins with them.
+        """
+        ids = list(ids[1:] if list(ids[:1]) == [self.end_of_text] else ids)
+        wanted = f"one of the {len(self._bytes)} that stand for text"
+        for id in ids:
+            require("a token's id", id, self._bytes.__contains__, wanted)
+        text = b"".join(self._bytes[id] for id in ids).decode("ascii", "replace")
+        settled = self.tokenizer.encode(text[: _last_word(text)])
+        if ids[: len(settled)] != settled:
+            raise ValueError(f"no story is encoded as these tokens of {text!r}")
+        return self._following(_beginning(self.language), text, ids)
+
+    def _following(self, place: Place, text: str, ids: list[int]) -> Settled | Fork:
+        """Moves the place through what the text settles, and grows from there what can follow."""
+        for _ in place.advance(text):
+            pass
+        start = _last_word(text)  # all before it is encoded for good
+        begun = min(start, place.at)
+        last, size = len(ids), len(text)
+        while size > start:
+            last -= 1
+            size -= len(self._bytes[ids[last]])
+        goal = _Goal(text[begun:], start - begun, ids[last:])
+        _, tree = self._grow(place.copy(), text[begun : place.at], None, goal)
+        if tree is None:
+            raise ValueError(
+                f"no story is encoded as tokens that begin as those of {text!r}"
+            )
+        return tree
+
+    def _grow(
+        self, place: Place, said: str, kind: str | None, goal: _Goal
+    ) -> tuple[float, Settled | Fork | None]:
+        """What can follow `said`, and the probability that it agrees with the goal."""
+        while True:
+            behind = said[goal.word :]
+            if cut := _CUT.search(behind, len(goal.text) - goal.word + 1):
+                return self._settled(behind[: cut.start()], kind, goal)
+            node, said_by = place.next()
+            if node is None:
+                return self._settled(behind, kind or said_by, goal, self.end_of_text)
+            if type(node) is not str:
+                return self._fork(node, place, said, kind, goal)
+            said += node
+            if not _agree(said, goal.text):
+                return 0.0, None
+            if kind is None and len(said) > len(goal.text):
+                kind = said_by
+
+    def _settled(
+        self, word: str, kind: str, goal: _Goal, *end: int
+    ) -> tuple[float, Settled | None]:
+        if word not in self._ids:
+            self._ids[word] = self.tokenizer.encode(word)
+        ids, n_before = [*self._ids[word], *end], len(goal.ids)
+        if ids[:n_before] != goal.ids:
+            return 0.0, None
+        return 1.0, Settled(kind, ids[n_before])
+
+    def _fork(
+        self,
+        node: Choice | Draw,
+        place: Place,
+        said: str,
+        kind: str | None,
+        goal: _Goal,
+    ) -> tuple[float, Settled | Fork | None]:
+        """All alternatives that agree with the goal; those settled by one token are one branch."""
+        forks, settled, mass = [], {}, 0.0
+        for index, body, share in node.alternatives(place.memory):
+            if body and type(body[0]) is str and not _agree(said + body[0], goal.text):
+                continue
+            other = place.copy()
+            other.take(node, index)
+            agreeing, tree = self._grow(other, said, kind, goal)
+            mass += share * agreeing
+            if isinstance(tree, Fork):
+                forks.append((share * agreeing, tree))
+            elif tree is not None:
+                before, _ = settled.get(tree.token, (0.0, None))
+                settled[tree.token] = before + share * agreeing, tree
+        branches = [*settled.values(), *forks]
+        if len(branches) < 2:
+            return mass, branches[0][1] if branches else None
+        shares = tuple((share / mass, tree) for share, tree in branches)
+        return mass, Fork(place.kind_of(node), shares)
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """What a path must agree with: a text, where its last word begins, and that word's tokens."""
+
+    text: str
+    word: int
+    ids: list[int]
+
+
+_CUT = re.compile("(?<=[^ ]) ")
+
+
+def _last_word(text: str) -> int:
+    """Where the last word of a text begins, with its space."""
+    return max((cut.start() for cut in _CUT.finditer(text)), default=0)
+
+
+def _agree(said: str, text: str) -> bool:
+    """Whether one begins with the other."""
+    return said.startswith(text) if len(said) >= len(text) else text.startswith(said)
+
+
+# ----------------------------------------------------------------------------------- twins
+
+
+def twin(language: StoryLanguage, text: str, role: str, word: str) -> str:
+    """The counterfactual twin of a story: told by the same choices, but with one word exchanged.
+
+    All that agrees with the word follows: with another hero come another friend, another pet.
+
+    Args:
+        role: a name under which the story remembers a word that it draws, see `hidden_state`.
+        word: what it draws instead.
+
+    Raises:
+        ValueError: the text is not a story, or draws nothing under that name; nothing of that list
+            is called so; or the choices that follow cannot be taken with it.
+    """
+    steps = list(_through(language, text))
+    taken = [index for _, node, _, index in steps if type(node) is not str]
+    place, said, roles = _beginning(language), "", []
+    while (met := place.next()[0]) is not None:
+        if type(met) is str:
+            said += met
+            continue
+        index = taken[len(roles)]
+        roles.append(met.name if isinstance(met, Draw) else None)
+        entries = met.lexicon(place.memory).entries if roles[-1] else met.bodies
+        if roles[-1] == role and roles.count(role) == 1:
+            index = next((i for i, e in enumerate(entries) if e["text"] == word), -1)
+            require(
+                "word", word, lambda _, i=index: i >= 0, f"one that {role!r} can be"
+            )
+        if index >= len(entries) or index in met.odds(place.memory)[1]:
+            raise ValueError(f"with {word!r} as {role!r} the story has no such twin")
+        place.take(met, index)
+    wanted = f"one of {', '.join(sorted({*roles} - {None}))}, which this story draws"
+    require("role", role, roles.__contains__, wanted)
+    return said
