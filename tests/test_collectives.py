@@ -156,6 +156,13 @@ def total_of_ranks(group: Group) -> tuple[float, bool]:
     return group.all_reduce(mine).item(), torch.equal(theirs, group.all_reduce(mine))
 
 
+def add_to(group: Group, x: torch.Tensor) -> torch.Tensor:
+    group.all_reduce(x)  # all have it before any changes it
+    x += group.rank + 1
+    group.all_reduce(x)
+    return x
+
+
 def fail_on_one(group: Group) -> None:
     if group.rank == 1:
         raise KeyError("the cause")
@@ -164,6 +171,12 @@ def fail_on_one(group: Group) -> None:
 
 def test_devices_may_be_processes():
     assert launch(total_of_ranks, 2, processes=True) == [(1.0, True)] * 2
+
+
+def test_processes_have_tensors_of_their_own():
+    x = torch.zeros(3)
+    found = launch(add_to, 2, x, processes=True)
+    assert [each.tolist() for each in (x, *found)] == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
 
 
 def test_a_process_that_fails_ends_the_others():

@@ -31,6 +31,7 @@ from decoder_only.parallelism import (
     state_bytes,
     tensor_parallel_bytes,
     train_with_pytorch,
+    vocabulary_loss,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -93,7 +94,8 @@ def mine(x: Tensor, group: Group) -> Tensor:
 
 
 def adamw(parameters):
-    return torch.optim.AdamW(parameters, lr=0.01, weight_decay=0.1)
+    """With a large epsilon, or it would not notice a gradient that is too large everywhere."""
+    return torch.optim.AdamW(parameters, lr=0.01, eps=0.01, weight_decay=0.1)
 
 
 # --------------------------------------------------------------------------------- the matrices
@@ -134,6 +136,18 @@ def test_targets_to_ignore_do_not_count():
 
     def run(group):
         return TensorParallel(make(), group)(ids, targets).detach()
+
+    for found in launch(run, 2):
+        torch.testing.assert_close(found, truth, rtol=1e-12, atol=0)
+
+
+def test_logits_of_any_size_have_a_loss():
+    targets = batch()[1]
+    logits = 1e4 * normal(*targets.shape, V, seed=4, grad=False)
+    truth = next_token_loss(logits, targets)
+
+    def run(group):
+        return vocabulary_loss(logits.chunk(2, -1)[group.rank], targets, group)
 
     for found in launch(run, 2):
         torch.testing.assert_close(found, truth, rtol=1e-12, atol=0)
@@ -424,6 +438,18 @@ def test_micro_batches_are_summed_before_anything_is_sent(truth):
         assert_same_run(found, truth)
         # The first values of each parameter; then per step one bucket, and the loss.
         assert n_calls == n_parameters + 10 * 2
+
+
+def test_all_begin_with_the_weights_of_the_first():
+    def run(group):
+        model = build(seed=1 + group.rank, **SIZES)
+        DataParallel(model, group)
+        return model.state_dict()
+
+    truth = build(seed=1, **SIZES).state_dict()
+    for found in launch(run, 2):
+        for name, x in truth.items():
+            assert torch.equal(found[name], x)
 
 
 @every_size

@@ -649,7 +649,7 @@ def places(length: int, n_devices: int, *, balanced: bool = False) -> list[Tenso
     Raises:
         ValueError: for a length that does not divide.
 
-    Source: Liu et al. (2023) for the ring; Brandon et al. (2023) for a balance.
+    Source: Liu et al. (2023) for the ring; Brandon et al. (2023) for another balance.
     """
     n_pieces = 2 * n_devices if balanced else n_devices
     wanted = f"a multiple of {n_pieces}"

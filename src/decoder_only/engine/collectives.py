@@ -285,7 +285,9 @@ def _in_processes(
     import torch.multiprocessing as mp
 
     with tempfile.TemporaryDirectory() as folder:
-        handed = folder, function, n_devices, arguments, settings
+        # In a file: tensors that are handed over would be shared among the processes.
+        torch.save((function, arguments), Path(folder, "task.pt"))
+        handed = folder, n_devices, settings
         started = mp.spawn(_process, handed, nprocs=n_devices, join=False)
         try:
             while not started.join():
@@ -293,23 +295,16 @@ def _in_processes(
         finally:
             for process in started.processes:
                 process.kill()
-        paths = (Path(folder, f"{rank}.pt") for rank in range(n_devices))
-        return [torch.load(path, weights_only=False) for path in paths]
+        return [_load(folder, str(rank)) for rank in range(n_devices)]
 
 
-def _process(
-    rank: int,
-    folder: str,
-    function: Callable,
-    n_devices: int,
-    arguments: tuple,
-    settings: dict[str, Any],
-) -> None:
+def _process(rank: int, folder: str, n_devices: int, settings: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     backend = "gloo"
     if settings["device"] == "cuda":
         torch.cuda.set_device(rank)
         backend = "nccl"
+    function, arguments = _load(folder, "task")
     rendezvous = {"rank": rank, "world_size": n_devices}
     rendezvous["init_method"] = Path(folder, "torch").as_uri()
     dist.init_process_group(backend, **rendezvous)
@@ -319,3 +314,7 @@ def _process(
         torch.save(result, Path(folder, f"{rank}.pt"))
     finally:
         dist.destroy_process_group()
+
+
+def _load(folder: str, name: str) -> Any:
+    return torch.load(Path(folder, f"{name}.pt"), weights_only=False)
