@@ -123,6 +123,10 @@ def test_what_does_not_divide_is_refused():
         launch(lambda group: group.reduce_scatter(torch.ones(2, 7), 1), 2)
     with pytest.raises(ValueError, match="n_devices=0 cannot work"):
         launch(print, 0)
+    with pytest.raises(
+        ValueError, match="device='cuda' cannot work: it must be 'cpu', or"
+    ):
+        launch(print, 2, device="cuda")
 
 
 # ----------------------------------------------------------------------------------- failure

@@ -875,6 +875,9 @@ def run_stage(
 ) -> float:
     """Work through a stage's tasks; its parameters end with the gradients of the mean loss.
 
+    Messages of two stages may cross, which gloo sorts out by their tags; NCCL would need them
+    paired.
+
     Args:
         stage: this device's.
         tasks: its schedule.

@@ -62,8 +62,13 @@ class Group:
         self.sent: Counter[str] = Counter()
         self.n_calls: Counter[str] = Counter()
         self._store, self._timeout, self._parts = store, timeout, []
-        kind = dist.ProcessGroupNCCL if device == "cuda" else dist.ProcessGroupGloo
-        self._backend = kind(store, rank, size, timedelta(seconds=timeout))
+        limit = timedelta(seconds=timeout)
+        if device == "cuda":
+            options = dist.ProcessGroupNCCL.Options()
+            options._timeout = limit
+            self._backend = dist.ProcessGroupNCCL(store, rank, size, options)
+        else:
+            self._backend = dist.ProcessGroupGloo(store, rank, size, limit)
 
     # ------------------------------------------------------------------------------- messages
 
@@ -90,10 +95,18 @@ class Group:
         """Send a tensor to the next device of the ring; the one that comes from the last."""
         x = x.contiguous()
         incoming = torch.empty_like(x)
-        waiting = self._backend.recv([incoming], (self.rank - 1) % self.size, 0)
-        sending = self.send(x, self.rank + 1, name=name)
-        waiting.wait()
-        sending()
+        before, after = (self.rank - 1) % self.size, self.rank + 1
+
+        def listen() -> dist.Work:
+            return self._backend.recv([incoming], before, 0)
+
+        # NCCL works messages off in the order of the calls: every other device listens first.
+        if self.rank % 2:
+            coming, going = listen(), self.send(x, after, name=name)
+        else:
+            going, coming = self.send(x, after, name=name), listen()
+        coming.wait()
+        going()
         return incoming
 
     # ----------------------------------------------------------------------------- collectives
@@ -227,6 +240,10 @@ def launch(
         Exception: what the function raised, on the device where it happened first.
     """
     require("n_devices", n_devices, lambda n: n >= 1, "1 or more")
+    wanted = "'cpu', or 'cuda' with processes"
+    require(
+        "device", device, lambda d: d == "cpu" or (d == "cuda" and processes), wanted
+    )
     settings = {"native": native, "device": device, "timeout": timeout}
     if not processes:
         return _in_threads(function, n_devices, arguments, settings)
