@@ -186,7 +186,9 @@ def test_processes_have_tensors_of_their_own():
 def test_a_process_that_fails_ends_the_others():
     import multiprocessing
 
-    with pytest.raises(Exception, match="the cause"):
+    with pytest.raises(
+        RuntimeError, match=r"(?s)^on device 1 of 2.*KeyError: 'the cause'"
+    ):
         launch(fail_on_one, 2, processes=True)
     assert not multiprocessing.active_children()
 

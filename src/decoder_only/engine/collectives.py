@@ -11,8 +11,10 @@ take P - 1 messages of a P-th of the tensor, so that a device sends (P - 1) / P 
 all-reduce twice that. Chapter 13.
 """
 
+import contextlib
 import tempfile
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -237,7 +239,8 @@ def launch(
 
     Raises:
         ValueError: for a number below 1, or a function that processes cannot import.
-        Exception: what the function raised, on the device where it happened first.
+        Exception: what the function raised, on the device where it happened first; of a process, a
+            RuntimeError with its traceback.
     """
     require("n_devices", n_devices, lambda n: n >= 1, "1 or more")
     wanted = "'cpu', or 'cuda' with processes"
@@ -309,6 +312,8 @@ def _in_processes(
         try:
             while not started.join():
                 pass
+        except mp.ProcessRaisedException:
+            raise RuntimeError(Path(folder, "failed").read_text()) from None
         finally:
             for process in started.processes:
                 process.kill()
@@ -329,6 +334,14 @@ def _process(rank: int, folder: str, n_devices: int, settings: dict[str, Any]) -
         store = dist.FileStore(str(Path(folder, "ours")), n_devices)
         result = function(Group(store, rank, n_devices, **settings), *arguments)
         torch.save(result, Path(folder, f"{rank}.pt"))
+    except BaseException:
+        # Before its sockets close, at which the others fail too: the first to write is the cause.
+        with (
+            contextlib.suppress(FileExistsError),
+            open(Path(folder, "failed"), "x") as file,
+        ):
+            file.write(f"on device {rank} of {n_devices}\n{traceback.format_exc()}")
+        raise
     finally:
         dist.destroy_process_group()
 
