@@ -201,13 +201,11 @@ def material(exponent: float, size: str) -> tuple[BytePairTokenizer, Corpus, Cor
     return tokenizer, *corpora
 
 
-def measure(point: Point, size: str, device: str) -> Row:
-    """Make one run."""
-    tokenizer, stories, validation = material(point.exponent, size)
-    began = time.process_time()
+def settings(point: Point) -> GPTConfig:
+    """The model of a run."""
     is_mup_trial = point.optimizer == "adamw"
-    config = GPTConfig(
-        vocab_size=tokenizer.vocab_size,
+    return GPTConfig(
+        vocab_size=VOCAB_SIZE,
         context_length=CONTEXT_LENGTH,
         d_model=point.d_model,
         n_layers=point.n_layers,
@@ -223,14 +221,21 @@ def measure(point: Point, size: str, device: str) -> Row:
         base_width=point.base_width,
         attention_scale=point.attention_scale,
     )
-    model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
+
+
+def measure(point: Point, size: str, device: str) -> Row:
+    """Make one run."""
+    _, stories, validation = material(point.exponent, size)
+    began = time.process_time()
+    generator = torch.Generator().manual_seed(point.seed)
+    model = GPT(settings(point), generator=generator)
     training = TrainConfig(
         steps=point.steps,
         batch_size=point.batch_size,
         optimizer=point.optimizer,
         learning_rate=point.learning_rate,
         warmup_steps=max(10, point.steps // 20),
-        weight_decay=0.0 if is_mup_trial else 0.1,
+        weight_decay=0.0 if point.optimizer == "adamw" else 0.1,
         seed=point.seed,
     )
     history = train(model.to(device), stories, validation, training)

@@ -245,15 +245,18 @@ def _in_threads(
     store, results = dist.HashStore(), [None] * n_devices
     groups: list[Group] = []
     failures: list[BaseException] = []
+    connected = threading.Barrier(n_devices)  # no one may leave before all have come
 
     def run(rank: int) -> None:
         try:
             group = Group(store, rank, n_devices, **settings)
             groups.append(group)
+            connected.wait()
             results[rank] = function(group, *arguments)
         except BaseException as error:
             error.add_note(f"on device {rank} of {n_devices}")
             failures.append(error)
+            connected.abort()
             for each in [*groups]:
                 each.close()
 
@@ -267,6 +270,7 @@ def _in_threads(
         for thread in threads:
             thread.join()
     except BaseException:  # the reader interrupts the cell
+        connected.abort()
         for group in [*groups]:
             group.close()
         raise

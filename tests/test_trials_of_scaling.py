@@ -1,0 +1,97 @@
+"""The trials of chapter 10: equal budgets, rates and sizes inside, seeds, a row made again."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decoder_only import stored
+from decoder_only.scaling import count_parameters
+from decoder_only.stored import load_runs
+
+TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
+NAMES = ("isoflop", "widths")
+TUNED = (2.5e10, 1e11)
+
+
+@pytest.fixture
+def trial(monkeypatch):
+    monkeypatch.syspath_prepend(str(TRIALS))
+    monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
+    known = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - known:
+        if name in (*NAMES, "_path", "sweep", "tables", "provenance"):
+            sys.modules.pop(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_told_how_the_table_was_made(name):
+    path = stored.FOLDER / "trials" / f"{name}.json"
+    about = json.loads(path.read_text(encoding="utf-8"))
+    runs = load_runs(name)
+    assert about["runs"] == len(runs)
+    assert f"benchmarks/trials/{name}.py" in about["provenance"]["command"]
+    assert (runs["loss"] > runs["floor"]).all()
+
+
+def test_every_run_costs_its_budget(trial):
+    isoflop = trial("isoflop")
+    for run in load_runs("isoflop"):
+        assert 6 * run["parameters"] * run["tokens"] == pytest.approx(
+            run["budget"], rel=0.01
+        )
+        (arm,) = (
+            arm
+            for arm in isoflop.arms(float(run["budget"]))
+            if arm.d_model == run["d_model"]
+        )
+        assert (arm.n_layers, arm.steps) == (run["n_layers"], run["steps"])
+        counted = count_parameters(isoflop.settings(arm))
+        assert sum(counted.values()) == run["parameters"]
+
+
+@pytest.mark.parametrize("budget", TUNED)
+def test_every_size_has_its_best_rate_inside_and_three_fresh_seeds(budget):
+    runs = load_runs("isoflop")
+    runs = runs[runs["budget"] == budget]
+    means = []
+    for size in np.unique(runs["parameters"]):
+        own = runs[runs["parameters"] == size]
+        tried, fresh = own[own["seed"] == 0], own[own["seed"] > 0]
+        best = tried["learning_rate"][tried["loss"].argmin()]
+        assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
+        if budget == 2.5e10 or own["d_model"][0] not in (12, 48):  # the ends
+            assert set(fresh["learning_rate"]) == {best}
+            assert sorted(fresh["seed"]) == [1, 2, 3]
+        means.append(fresh["loss"].mean() if len(fresh) else tried["loss"].min())
+    assert 0 < np.argmin(means) < len(means) - 1, "the best size lies inside"
+
+
+def test_every_width_has_its_best_rate_inside_for_every_seed():
+    runs = load_runs("widths")
+    for arm in np.unique(runs[["optimizer", "parametrization", "d_model"]]):
+        own = runs[runs[["optimizer", "parametrization", "d_model"]] == arm]
+        assert set(own["seed"]) == {0, 1, 2}
+        for seed in range(3):
+            tried = own[own["seed"] == seed]
+            best = tried["learning_rate"][tried["loss"].argmin()]
+            assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
+
+
+def test_a_run_gives_its_row_again(trial):
+    widths, runs = trial("widths"), load_runs("widths")
+    same = (runs["optimizer"] == "muon") & (runs["parametrization"] == "muP")
+    same &= (runs["d_model"] == 16) & (runs["seed"] == 1)
+    run = min(runs[same], key=lambda run: run["loss"])
+    point = widths.Point(
+        optimizer="muon",
+        parametrization="muP",
+        d_model=16,
+        learning_rate=float(run["learning_rate"]),
+        seed=1,
+    )
+    assert widths.measure(point).loss == pytest.approx(run["loss"], abs=0.02)
