@@ -161,6 +161,7 @@ def test_attention_maps_are_those_that_the_model_uses(monkeypatch):
     monkeypatch.setattr(multihead, "attend", attend)
     with unchecked(), torch.no_grad():  # the values are of another width than the keys
         model(ids)
+    monkeypatch.undo()
     wanted = torch.stack(seen, 1)
     assert_close(attention_maps(model, ids), wanted)
 
