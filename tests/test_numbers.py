@@ -12,10 +12,6 @@ CHAPTERS = sorted(BOOK.glob("[0-9][0-9]_*.ipynb"))
 
 # What a page says and need not show, each with the reason.
 EXCEPTIONS = {
-    "09": {
-        "0.08": "the place of the true stories, outside the axes of a figure",
-        "14.2": "what a model in an exercise is said to report",
-    },
     "10": {
         "0.71": "a slope, in the legend of a figure",
     },
