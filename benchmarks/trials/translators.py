@@ -12,11 +12,11 @@ with a cosine schedule, and are asked for the target only. Each is judged by the
 translations of 1,000 pairs whose sources were held out, in nats per sentence, of which the exact
 floor is known.
 
-`rates` gives each arm three rates, and one more where the best was the largest; `seeds` repeats the best with fresh seeds; `length` gives each,
-at that rate, half of the steps. What would count against an encoder of its own: a gap to the
-floor that is no smaller than that of "causal" by more than the seeds' spread; what would count
-against looking both ways: the same of "prefix". The table goes into the package, for chapter 11.
-Runs that stand in it are not made again.
+`rates` gives each arm three rates, and one more where the best was the largest; `seeds` repeats
+the best with fresh seeds; `length` gives each, at that rate, half of the steps. What would count
+against an encoder of its own: a gap to the floor that is no smaller than that of "causal" by more
+than the seeds' spread; what would count against looking both ways: the same of "prefix". The table
+goes into the package, for chapter 11. Runs that stand in it are not made again.
 """
 
 import functools
