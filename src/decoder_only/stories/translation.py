@@ -224,16 +224,15 @@ class LanguagePair:
             return -math.fsum(p * math.log(p) for p in shares)
 
         # Choices are independent given the sentence, and slots are filled independently.
-        def mean(phrases: Sequence[Phrase]) -> float:
-            return math.fsum(p.entropy for p in phrases) / len(phrases)
-
-        verbs = math.fsum(mean(self.verbs[f]) for f in self.FORMS) / len(self.FORMS)
+        verbs = [_mean_entropy(self.verbs[form]) for form in self.FORMS]
         order = _binary(self.FRONTED) + _binary(self.PLACE_FIRST)
-        return verbs + mean(self.things) + (mean(self.times) + order) / 2
+        rest = (_mean_entropy(self.times) + order) / 2
+        return sum(verbs) / len(verbs) + _mean_entropy(self.things) + rest
 
     def _translated(self, said: _Sentence) -> list[Pair]:
         source, at = _english(said)
-        slots = [said.subject, said.verb, said.thing, said.place, said.time]
+        names = ("subject", "verb", "thing", "place", "time")
+        slots = [getattr(said, name) for name in names]
         chosen = [[((), 1.0)] if slot is None else slot.targets for slot in slots]
         fronting = [(True, self.FRONTED), (False, 1 - self.FRONTED)]
         placing = [(True, self.PLACE_FIRST), (False, 1 - self.PLACE_FIRST)]
@@ -242,13 +241,7 @@ class LanguagePair:
         pairs = []
         for *words, fronted, place_first in product(*chosen, orders, places):
             share = math.prod(p for _, p in (*words, fronted, place_first))
-            texts = dict(
-                zip(
-                    ("subject", "verb", "thing", "place", "time"),
-                    (text for text, _ in words),
-                    strict=True,
-                )
-            )
+            texts = dict(zip(names, (text for text, _ in words), strict=True))
             target = _german(said, texts, at, fronted[0], place_first[0])
             pieces, alignment = zip(*target, strict=True)
             pairs.append(Pair(source, _capital(pieces), alignment, share))
@@ -259,20 +252,16 @@ class LanguagePair:
         if rest and rest[0] == "The":
             rest[0] = "the"
 
-        def take(phrases: Sequence[Phrase]) -> Phrase | None:
-            for phrase in phrases:
-                n = len(phrase.source)
-                if tuple(rest[:n]) == phrase.source:
-                    del rest[:n]
-                    return phrase
-            return None
-
-        subject = take(self.subjects)
+        subject = _take(rest, self.subjects)
         heads = {"perfect": ["has"], "negated": ["does", "not"], "present": []}
         form = next(f for f, head in heads.items() if rest[: len(head)] == head)
         del rest[: len(heads[form])]
-        verb, quality = take(self.verbs[form]), take(self.qualities)
-        thing, place, time = take(self.things), take(self.places), take(self.times)
+        verb, quality = _take(rest, self.verbs[form]), _take(rest, self.qualities)
+        thing, place, time = (
+            _take(rest, self.things),
+            _take(rest, self.places),
+            _take(rest, self.times),
+        )
         said = _Sentence(form, subject, verb, thing, quality, place, time)
         whole = None not in (subject, verb, thing) and _english(said)[0] == pieces
         wanted = "a sentence such as 'Bobby likes blackberries.'"
@@ -307,6 +296,16 @@ class LanguagePair:
         return self.text([p for p in pieces if p not in (PADDING, START)])
 
 
+def _take(rest: list[str], phrases: Sequence[Phrase]) -> Phrase | None:
+    """The phrase with which the rest begins, which is taken from it."""
+    for phrase in phrases:
+        n = len(phrase.source)
+        if tuple(rest[:n]) == phrase.source:
+            del rest[:n]
+            return phrase
+    return None
+
+
 def _english(said: _Sentence) -> tuple[tuple[str, ...], dict[str, int]]:
     """The sentence, and where each of its phrases begins."""
     pieces, at = list(said.subject.source), {"subject": 0}
@@ -329,14 +328,13 @@ def _german(
 ) -> list[tuple[str, frozenset[int]]]:
     """The translation in pieces, each with the places of the source that it stands for."""
 
-    def aligned(name: str) -> list[tuple[str, frozenset[int]]]:
-        pieces, n = texts[name], len(getattr(said, name).source if texts[name] else ())
-        if n > len(pieces):  # two pieces became one word
-            return [(pieces[0], frozenset(range(at[name], at[name] + n)))]
-        found = [(p, frozenset({at[name] + i})) for i, p in enumerate(pieces)]
-        return [(p, places) for p, places in found if p != "_"]
-
-    things, verb, time = aligned("thing"), aligned("verb"), aligned("time")
+    found = {
+        name: _aligned(pieces, at[name], len(getattr(said, name).source))
+        for name, pieces in texts.items()
+        if pieces
+    }
+    things, place = found["thing"], found.get("place", [])
+    verb, time = found["verb"], found.get("time", [])
     negated, perfect = said.form == "negated", said.form == "perfect"
     if said.quality:
         word = said.quality.targets[0][0][0]
@@ -346,11 +344,21 @@ def _german(
     if negated:
         things = [("keine", auxiliary), *things]
     second = [("hat", auxiliary)] if perfect else verb
-    middle = [aligned("place"), things] if place_first else [things, aligned("place")]
-    opening = [time, second, aligned("subject")]
-    opening = opening if fronted else [aligned("subject"), second, time]
+    middle = [place, things] if place_first else [things, place]
+    subject = found["subject"]
+    opening = [time, second, subject] if fronted else [subject, second, time]
     last = [verb if perfect else [], [(".", frozenset({at["stop"]}))]]
     return [piece for part in (*opening, *middle, *last) for piece in part]
+
+
+def _aligned(
+    pieces: tuple[str, ...], begin: int, n: int
+) -> list[tuple[str, frozenset[int]]]:
+    """The translation of a phrase whose n pieces begin there, each with what it stands for."""
+    if n > len(pieces):  # two pieces became one word
+        return [(pieces[0], frozenset(range(begin, begin + n)))]
+    found = [(piece, frozenset({begin + i})) for i, piece in enumerate(pieces)]
+    return [(piece, places) for piece, places in found if piece != "_"]
 
 
 def _inflected(adjective: str) -> str:
@@ -360,6 +368,10 @@ def _inflected(adjective: str) -> str:
 
 def _capital(pieces: Sequence[str]) -> tuple[str, ...]:
     return (pieces[0][0].upper() + pieces[0][1:], *pieces[1:])
+
+
+def _mean_entropy(phrases: Sequence[Phrase]) -> float:
+    return math.fsum(phrase.entropy for phrase in phrases) / len(phrases)
 
 
 def _binary(p: float) -> float:
