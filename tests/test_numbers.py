@@ -16,9 +16,6 @@ EXCEPTIONS = {
         "0.08": "the place of the true stories, outside the axes of a figure",
         "14.2": "what a model in an exercise is said to report",
     },
-    "10": {
-        "0.71": "a slope, in the legend of a figure",
-    },
 }
 
 MATH = re.compile(r"\$\$.*?\$\$|\$[^$]+\$", re.DOTALL)
