@@ -10,13 +10,8 @@ from bs4 import BeautifulSoup
 BOOK = Path(__file__).resolve().parent.parent / "book"
 CHAPTERS = sorted(BOOK.glob("[0-9][0-9]_*.ipynb"))
 
-# What a page says and need not show, each with the reason.
-EXCEPTIONS = {
-    "09": {
-        "0.08": "the place of the true stories, outside the axes of a figure",
-        "14.2": "what a model in an exercise is said to report",
-    },
-}
+# What a page says and need not show, by chapter, each with the reason.
+EXCEPTIONS: dict[str, dict[str, str]] = {}
 
 MATH = re.compile(r"\$\$.*?\$\$|\$[^$]+\$", re.DOTALL)
 FENCED = re.compile(r"^(`{3,}).*?^\1`*\s*$", re.MULTILINE | re.DOTALL)

@@ -73,6 +73,22 @@ def test_the_entropy_is_the_mean_over_the_sentences():
     assert abs(surprise - GERMAN.entropy()) < 0.1
 
 
+def test_sentences_are_drawn_with_the_probabilities_that_are_said():
+    said = math.log(1 / 2 / 16 / 8 / 12 / 2 / 2 / 2)
+    assert GERMAN.source_log_prob("Bobby likes blackberries.") == pytest.approx(said)
+    said = math.log(1 / 4 / 16 / 8 / 12 / 10 / 12 / 8)
+    text = "The dog has seen red potatoes at the lake now."
+    assert GERMAN.source_log_prob(text) == pytest.approx(said)
+    for text in ("the dog likes pears.", "Bobby likes", "Bobby mag Birnen.", ""):
+        assert GERMAN.source_log_prob(text) == -math.inf
+    # Grouped by their probability, sentences come as often as the groups weigh.
+    scores = [GERMAN.source_log_prob(pair.source) for pair in DRAWN]
+    entropy = math.log(16 * 8 * 12) + 1.5 * math.log(2)  # the form
+    entropy += 3 * math.log(2) + (math.log(5) + math.log(6) + math.log(4)) / 2
+    spread = math.sqrt(sum((s + entropy) ** 2 for s in scores)) / len(scores)
+    assert abs(sum(scores) / len(scores) + entropy) < 4 * spread
+
+
 def test_alignment_is_in_range_and_names_stand_on_themselves():
     for pair in DRAWN:
         assert len(pair.alignment) == len(pair.target)

@@ -25,11 +25,11 @@ from provenance import collect, write_results
 from tables import append, key, read
 
 from decoder_only import stored
-from decoder_only.data import Corpus, document_corpus
+from decoder_only.data import Corpus, document_corpus, story_corpora
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 
-__all__ = ["Table", "beginnings", "learn", "stories"]
+__all__ = ["Table", "beginnings", "learn", "running_stories", "stories"]
 
 
 class Table:
@@ -100,9 +100,14 @@ class Table:
             packages: distributions whose versions matter.
         """
         parser = argparse.ArgumentParser(description="Make runs that are not made yet.")
-        parser.add_argument("experiments", nargs="*", choices=list(experiments))
+        parser.add_argument("experiments", nargs="*", help=", ".join(experiments))
+        names = parser.parse_args().experiments or list(experiments)
+        if unknown := [name for name in names if name not in experiments]:
+            parser.error(
+                f"no experiment {unknown[0]!r}; give some of {', '.join(experiments)}"
+            )
         torch.set_num_threads(1)
-        for name in parser.parse_args().experiments or experiments:
+        for name in names:
             for point in experiments[name]():
                 if self.row(point) is None:
                     made = measure(point)
@@ -124,6 +129,19 @@ def stories() -> tuple[Corpus, Corpus]:
     tokenizer = BytePairTokenizer.train(learned[:300], 512)
     unseen = islice(language.stories(split="validation"), 400)
     return document_corpus(learned, tokenizer), document_corpus(unseen, tokenizer)
+
+
+@functools.cache
+def running_stories() -> tuple[Corpus, Corpus]:
+    """Stories of the smallest language to learn from, and 60 others, in a vocabulary of 512.
+
+    Both are running text: rows begin anywhere, so that a story is learned to its end.
+    """
+    language = StoryLanguage.hamlet()
+    some = islice(language.stories(split="train", seed=0), 1_000)
+    tokenizer = BytePairTokenizer.train(some, 512)
+    corpora = story_corpora(language, tokenizer, n_train=3_000, n_validation=60)
+    return tuple(replace(corpus, starts=None) for corpus in corpora)
 
 
 def beginnings(corpus: Corpus, length: int) -> Int[Tensor, "b s"]:

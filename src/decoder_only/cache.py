@@ -17,7 +17,7 @@ from torch import Tensor
 
 from decoder_only.engine.checks import require
 
-__all__ = ["KeyValueCache"]
+__all__ = ["CachePosition", "KeyValueCache"]
 
 
 class CachePosition:

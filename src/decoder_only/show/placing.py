@@ -63,7 +63,7 @@ def _draw(
 
 def _chip(
     axes: Axes, x: float, y: int, text: str, *, lit: bool = True
-) -> tuple[float, int]:
+) -> tuple[float, float]:
     """A box around a word; returns where it stands."""
     look = {
         "boxstyle": "round,pad=0.3",
@@ -73,4 +73,4 @@ def _chip(
     }
     middle = {"ha": "center", "va": "center", "fontsize": 13, "color": plots.INK}
     axes.text(x, y, text, bbox=look, zorder=4, **middle)
-    return x, y
+    return x, float(y)

@@ -197,6 +197,21 @@ class LanguagePair:
         pieces = self.pieces(source) if isinstance(source, str) else tuple(source)
         return self._translated(self._read(pieces))
 
+    def source_log_prob(self, source: str | Sequence[str]) -> float:
+        """log P(source) in nats; minus infinity if it is no sentence of the language."""
+        pieces = self.pieces(source) if isinstance(source, str) else tuple(source)
+        try:
+            said = self._read(pieces)
+        except ValueError:
+            return -math.inf
+        ways = len(self.FORMS) / self.FORMS.count(said.form)
+        for slot in (self.subjects, self.verbs[said.form], self.things):
+            ways *= len(slot)
+        optional = (said.quality, self.qualities), (said.place, self.places)
+        for phrase, slot in (*optional, (said.time, self.times)):
+            ways *= 2 if phrase is None else 2 * len(slot)
+        return -math.log(ways)
+
     def log_prob(self, source: str | Sequence[str], target: str) -> float:
         """log P(target | source) in nats; minus infinity if it is no translation."""
         found = (p for p in self.translations(source) if self.text(p.target) == target)
@@ -258,10 +273,11 @@ class LanguagePair:
         del rest[: len(heads[form])]
         verb, quality = take(self.verbs[form]), take(self.qualities)
         thing, place, time = take(self.things), take(self.places), take(self.times)
-        whole = None not in (subject, verb, thing) and rest == ["."]
+        said = _Sentence(form, subject, verb, thing, quality, place, time)
+        whole = None not in (subject, verb, thing) and _english(said)[0] == pieces
         wanted = "a sentence such as 'Bobby likes blackberries.'"
         require("source", self.text(pieces), lambda _: whole, wanted)
-        return _Sentence(form, subject, verb, thing, quality, place, time)
+        return said
 
     # ------------------------------------------------------------------------------- writing
 
