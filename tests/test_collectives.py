@@ -123,6 +123,10 @@ def test_what_does_not_divide_is_refused():
         launch(lambda group: group.reduce_scatter(torch.ones(2, 7), 1), 2)
     with pytest.raises(ValueError, match="n_devices=0 cannot work"):
         launch(print, 0)
+    with pytest.raises(
+        ValueError, match="device='cuda' cannot work: it must be 'cpu', or"
+    ):
+        launch(print, 2, device="cuda")
 
 
 # ----------------------------------------------------------------------------------- failure
@@ -156,6 +160,13 @@ def total_of_ranks(group: Group) -> tuple[float, bool]:
     return group.all_reduce(mine).item(), torch.equal(theirs, group.all_reduce(mine))
 
 
+def add_to(group: Group, x: torch.Tensor) -> torch.Tensor:
+    group.all_reduce(x)  # all have it before any changes it
+    x += group.rank + 1
+    group.all_reduce(x)
+    return x
+
+
 def fail_on_one(group: Group) -> None:
     if group.rank == 1:
         raise KeyError("the cause")
@@ -166,10 +177,18 @@ def test_devices_may_be_processes():
     assert launch(total_of_ranks, 2, processes=True) == [(1.0, True)] * 2
 
 
+def test_processes_have_tensors_of_their_own():
+    x = torch.zeros(3)
+    found = launch(add_to, 2, x, processes=True)
+    assert [each.tolist() for each in (x, *found)] == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
+
+
 def test_a_process_that_fails_ends_the_others():
     import multiprocessing
 
-    with pytest.raises(Exception, match="the cause"):
+    with pytest.raises(
+        RuntimeError, match=r"(?s)^on device 1 of 2.*KeyError: 'the cause'"
+    ):
         launch(fail_on_one, 2, processes=True)
     assert not multiprocessing.active_children()
 

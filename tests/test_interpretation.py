@@ -58,7 +58,7 @@ def trees(draw, depth=3):
     return exact.Fork(kind, tuple(zip(shares, branches, strict=True)))
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(trees(), st.integers(0, 99))
 def test_the_parts_are_not_negative_and_add_up_to_the_divergence(tree, seed):
     log_q = torch.randn(1, V, generator=seeded(seed)).log_softmax(-1)
@@ -159,8 +159,9 @@ def test_attention_maps_are_those_that_the_model_uses(monkeypatch):
 
     plain = multihead.attend
     monkeypatch.setattr(multihead, "attend", attend)
-    with torch.no_grad():
+    with unchecked(), torch.no_grad():  # the values are of another width than the keys
         model(ids)
+    monkeypatch.undo()
     wanted = torch.stack(seen, 1)
     assert_close(attention_maps(model, ids), wanted)
 

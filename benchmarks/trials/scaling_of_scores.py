@@ -11,9 +11,8 @@ by the root of K, as they come, or multiplied by the root.
 `rates` doubles and halves each arm's learning rate, with seed 0, until the best lies between two
 others; `seeds` runs that rate with four fresh seeds. What would count against the division: that,
 from the unit start, scores as they come learn as well within the standard error. What would count
-against the argument: that they learn worse from GPT-2's start, too. Rows of training begin where a
-story begins, so what lies 128 tokens into it or more is only measured, in pieces: a handicap that
-is the same for all arms.
+against the argument: that they learn worse from GPT-2's start, too. Stories are
+running text, in rows of 128 tokens that begin anywhere, to learn from and to be measured on.
 
 Each row has, for the model before its first step, the standard deviation of the scores of the first
 block on held-out stories, and the mean largest weight of a row.
@@ -21,22 +20,17 @@ block on held-out stories, and the mean largest weight of a row.
 Runs that stand in the table are not made again. Chapter 3 reads it and repeats one of its rows.
 """
 
-import functools
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
 
 import torch
 from torch import Tensor
-from trial import Table
+from trial import Table, running_stories
 
 from decoder_only.attention import attention_weights
 from decoder_only.config import GPTConfig
-from decoder_only.data import Corpus, story_corpora
 from decoder_only.model import GPT
-from decoder_only.stories import StoryLanguage
-from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
 WIDTH, CONTEXT, VOCABULARY = 64, 128, 512
@@ -73,15 +67,6 @@ ARMS = [
     Point(start="gpt2", power=-0.5),
     Point(start="gpt2", power=0.0),
 ]
-
-
-@functools.cache
-def material() -> tuple[Corpus, Corpus]:
-    """Stories to learn from, and 60 to be measured on."""
-    language = StoryLanguage.hamlet()
-    some = islice(language.stories(split="train", seed=0), 1000)
-    tokenizer = BytePairTokenizer.train(some, VOCABULARY)
-    return story_corpora(language, tokenizer, n_train=3000, n_validation=60)
 
 
 def rates() -> Iterator[Point]:
@@ -127,7 +112,7 @@ def before(model: GPT, ids: Tensor) -> tuple[float, float]:
 
 def measure(point: Point) -> Row:
     """Make one run."""
-    corpus, validation = material()
+    corpus, validation = running_stories()
     model = build(point)
     rows = torch.from_numpy(validation.ids[: 32 * CONTEXT].astype("int64"))
     spread, largest = before(model, rows.view(32, CONTEXT))

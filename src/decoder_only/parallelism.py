@@ -649,7 +649,7 @@ def places(length: int, n_devices: int, *, balanced: bool = False) -> list[Tenso
     Raises:
         ValueError: for a length that does not divide.
 
-    Source: Liu et al. (2023) for the ring; Brandon et al. (2023) for a balance.
+    Source: Liu et al. (2023) for the ring; Brandon et al. (2023) for another balance.
     """
     n_pieces = 2 * n_devices if balanced else n_devices
     wanted = f"a multiple of {n_pieces}"
@@ -874,6 +874,9 @@ def run_stage(
     loss_function: Callable[[Tensor, int], Tensor],
 ) -> float:
     """Work through a stage's tasks; its parameters end with the gradients of the mean loss.
+
+    Messages of two stages may cross, which gloo sorts out by their tags; NCCL would need them
+    paired.
 
     Args:
         stage: this device's.

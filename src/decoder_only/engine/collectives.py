@@ -11,8 +11,10 @@ take P - 1 messages of a P-th of the tensor, so that a device sends (P - 1) / P 
 all-reduce twice that. Chapter 13.
 """
 
+import contextlib
 import tempfile
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -62,8 +64,13 @@ class Group:
         self.sent: Counter[str] = Counter()
         self.n_calls: Counter[str] = Counter()
         self._store, self._timeout, self._parts = store, timeout, []
-        kind = dist.ProcessGroupNCCL if device == "cuda" else dist.ProcessGroupGloo
-        self._backend = kind(store, rank, size, timedelta(seconds=timeout))
+        limit = timedelta(seconds=timeout)
+        if device == "cuda":
+            options = dist.ProcessGroupNCCL.Options()
+            options._timeout = limit
+            self._backend = dist.ProcessGroupNCCL(store, rank, size, options)
+        else:
+            self._backend = dist.ProcessGroupGloo(store, rank, size, limit)
 
     # ------------------------------------------------------------------------------- messages
 
@@ -90,10 +97,18 @@ class Group:
         """Send a tensor to the next device of the ring; the one that comes from the last."""
         x = x.contiguous()
         incoming = torch.empty_like(x)
-        waiting = self._backend.recv([incoming], (self.rank - 1) % self.size, 0)
-        sending = self.send(x, self.rank + 1, name=name)
-        waiting.wait()
-        sending()
+        before, after = (self.rank - 1) % self.size, self.rank + 1
+
+        def listen() -> dist.Work:
+            return self._backend.recv([incoming], before, 0)
+
+        # NCCL works messages off in the order of the calls: every other device listens first.
+        if self.rank % 2:
+            coming, going = listen(), self.send(x, after, name=name)
+        else:
+            going, coming = self.send(x, after, name=name), listen()
+        coming.wait()
+        going()
         return incoming
 
     # ----------------------------------------------------------------------------- collectives
@@ -224,9 +239,14 @@ def launch(
 
     Raises:
         ValueError: for a number below 1, or a function that processes cannot import.
-        Exception: what the function raised, on the device where it happened first.
+        Exception: what the function raised, on the device where it happened first; of a process, a
+            RuntimeError with its traceback.
     """
     require("n_devices", n_devices, lambda n: n >= 1, "1 or more")
+    wanted = "'cpu', or 'cuda' with processes"
+    require(
+        "device", device, lambda d: d == "cpu" or (d == "cuda" and processes), wanted
+    )
     settings = {"native": native, "device": device, "timeout": timeout}
     if not processes:
         return _in_threads(function, n_devices, arguments, settings)
@@ -285,31 +305,28 @@ def _in_processes(
     import torch.multiprocessing as mp
 
     with tempfile.TemporaryDirectory() as folder:
-        handed = folder, function, n_devices, arguments, settings
+        # In a file: tensors that are handed over would be shared among the processes.
+        torch.save((function, arguments), Path(folder, "task.pt"))
+        handed = folder, n_devices, settings
         started = mp.spawn(_process, handed, nprocs=n_devices, join=False)
         try:
             while not started.join():
                 pass
+        except mp.ProcessRaisedException:
+            raise RuntimeError(Path(folder, "failed").read_text()) from None
         finally:
             for process in started.processes:
                 process.kill()
-        paths = (Path(folder, f"{rank}.pt") for rank in range(n_devices))
-        return [torch.load(path, weights_only=False) for path in paths]
+        return [_load(folder, str(rank)) for rank in range(n_devices)]
 
 
-def _process(
-    rank: int,
-    folder: str,
-    function: Callable,
-    n_devices: int,
-    arguments: tuple,
-    settings: dict[str, Any],
-) -> None:
+def _process(rank: int, folder: str, n_devices: int, settings: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     backend = "gloo"
     if settings["device"] == "cuda":
         torch.cuda.set_device(rank)
         backend = "nccl"
+    function, arguments = _load(folder, "task")
     rendezvous = {"rank": rank, "world_size": n_devices}
     rendezvous["init_method"] = Path(folder, "torch").as_uri()
     dist.init_process_group(backend, **rendezvous)
@@ -317,5 +334,17 @@ def _process(
         store = dist.FileStore(str(Path(folder, "ours")), n_devices)
         result = function(Group(store, rank, n_devices, **settings), *arguments)
         torch.save(result, Path(folder, f"{rank}.pt"))
+    except BaseException:
+        # Before its sockets close, at which the others fail too: the first to write is the cause.
+        with (
+            contextlib.suppress(FileExistsError),
+            open(Path(folder, "failed"), "x") as file,
+        ):
+            file.write(f"on device {rank} of {n_devices}\n{traceback.format_exc()}")
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def _load(folder: str, name: str) -> Any:
+    return torch.load(Path(folder, f"{name}.pt"), weights_only=False)

@@ -1,0 +1,36 @@
+"""The trial of chapter 14: whole, told how it was made, and paired over seeds."""
+
+import json
+
+import numpy as np
+
+from decoder_only import stored
+from decoder_only.stored import load_runs
+from decoder_only.stories.exact import KINDS
+
+
+def test_every_run_has_every_state_and_kind():
+    runs = load_runs("kinds_learned")
+    points = sorted({(run["learning_rate"], run["seed"]) for run in runs})
+    assert points == [(0.004, 1), *((0.008, seed) for seed in (1, 2, 3, 4)), (0.016, 1)]
+    steps = [0, *(2**power for power in range(10))]
+    for rate, seed in points:
+        own = runs[(runs["learning_rate"] == rate) & (runs["seed"] == seed)]
+        assert [*own["step"]] == [step for step in steps for _ in KINDS]
+        assert [*own["kind"]] == [*KINDS] * len(steps)
+
+
+def test_no_excess_is_negative_and_each_falls():
+    runs = load_runs("kinds_learned")
+    assert (runs["excess"] > 0).all()
+    for kind in KINDS:
+        own = runs[runs["kind"] == kind]
+        assert len(np.unique(own["entropy"])) == 1  # the same stories for all runs
+        first, last = own[own["step"] == 0], own[own["step"] == 512]
+        assert last["excess"].max() < 0.1 * first["excess"].min()
+
+
+def test_it_is_told_how_the_table_was_made():
+    path = stored.FOLDER / "trials" / "kinds_learned.json"
+    about = json.loads(path.read_text(encoding="utf-8"))
+    assert "benchmarks/trials/kinds_learned.py" in about["provenance"]["command"]
