@@ -1,4 +1,4 @@
-"""The trial of chapter 11: fair arms, fresh seeds, and a row made again."""
+"""The trials of chapter 11: fair arms, fresh seeds, and a row made again."""
 
 import importlib
 import json
@@ -14,6 +14,7 @@ from decoder_only.stored import load_runs
 
 TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
 ARMS = ("encoder-decoder", "prefix", "causal")
+NAMES = ("translators", "hidden_words")
 
 
 @pytest.fixture
@@ -21,35 +22,44 @@ def trial(monkeypatch):
     monkeypatch.syspath_prepend(str(TRIALS))
     monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
     known = set(sys.modules)
-    yield importlib.import_module("translators")
+    yield importlib.import_module
     for name in set(sys.modules) - known:
-        if name in ("translators", "_path", "tables", "provenance"):
+        if name in (*NAMES, "_path", "tables", "provenance"):
             sys.modules.pop(name)
 
 
-def test_it_is_told_how_the_table_was_made():
-    path = stored.FOLDER / "trials" / "translators.json"
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_told_how_the_table_was_made(name):
+    path = stored.FOLDER / "trials" / f"{name}.json"
     about = json.loads(path.read_text(encoding="utf-8"))
-    assert about["runs"] == len(load_runs("translators"))
-    assert "benchmarks/trials/translators.py" in about["provenance"]["command"]
+    assert about["runs"] == len(load_runs(name))
+    assert f"benchmarks/trials/{name}.py" in about["provenance"]["command"]
 
 
-@pytest.mark.parametrize("arm", ARMS)
-def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(arm):
+@pytest.mark.parametrize(("name", "judge"), zip(NAMES, ("loss", "gap"), strict=True))
+def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(name, judge):
+    runs = load_runs(name)
+    for arm in np.unique(runs["arm"]):
+        own = runs[runs["arm"] == arm]
+        tried = own[own["seed"] == 0]
+        rates = np.sort(tried["learning_rate"])
+        best = tried["learning_rate"][tried[judge].argmin()]
+        assert len(rates) >= 3
+        assert rates[0] < best < rates[-1]
+        fresh = own[(own["seed"] > 0) & (own["learning_rate"] == best)]
+        assert sorted(set(fresh["seed"])) == [1, 2, 3]
+
+
+def test_no_model_is_below_the_floor_or_at_the_truth():
     runs = load_runs("translators")
-    runs = runs[runs["arm"] == arm]
-    tried, fresh = runs[runs["seed"] == 0], runs[runs["seed"] > 0]
-    rates = np.sort(tried["learning_rate"])
-    best = tried["learning_rate"][tried["loss"].argmin()]
-    assert len(rates) >= 3
-    assert rates[0] < best < rates[-1]
-    assert set(fresh["learning_rate"]) == {best}
-    for steps in (200, 400):
-        assert sorted(fresh["seed"][fresh["steps"] == steps]) == [1, 2, 3]
     assert (runs["loss"] > runs["floor"]).all()
+    runs = load_runs("hidden_words")
+    assert (runs["gap"] > 0).all()
+    assert (runs["scored"][runs["arm"] == "causal"] > 0).all()
 
 
 def test_arms_are_of_one_size_and_see_what_they_should(trial):
+    trial = trial("translators")
     points = [trial.Point(arm=arm, learning_rate=0.01, seed=0) for arm in ARMS]
     sizes = [
         sum(p.numel() for p in trial.build(point).parameters()) for point in points
@@ -75,7 +85,28 @@ def test_arms_are_of_one_size_and_see_what_they_should(trial):
         assert (heard[len(source) - 2 :] > 0).all()
 
 
-def test_a_run_gives_its_row_again(trial):
+def test_hidden_pieces_are_asked_as_the_language_would_answer(trial):
+    trial = trial("hidden_words")
+    for ids, place, truth in trial.questions()[:40]:
+        assert truth.sum().item() == pytest.approx(1)
+        assert truth[ids[place]] > 0
+        assert truth[trial.MASK] == 0
+        likeliest = ids.clone()
+        likeliest[place] = truth.argmax()
+        pieces = [trial.GERMAN.vocabulary[i] for i in likeliest[1:-1]]
+        assert trial.GERMAN.source_log_prob(pieces) > -100
+    truth = torch.stack([truth for _, _, truth in trial.questions()])
+    assert trial.divergence(truth.clamp_min(1e-30).log()) == pytest.approx(0, abs=1e-9)
+
+
+def test_runs_give_their_rows_again(trial):
+    hidden = trial("hidden_words")
+    runs = load_runs("hidden_words")
+    (run,) = runs[(runs["arm"] == "causal") & (runs["learning_rate"] == 0.002)]
+    again = hidden.measure(hidden.Point(arm="causal", learning_rate=0.002, seed=0))
+    assert again.gap == pytest.approx(run["gap"], abs=0.02)
+    assert again.scored == pytest.approx(run["scored"], abs=0.02)
+    trial = trial("translators")
     runs = load_runs("translators")
     same = (runs["arm"] == ARMS[0]) & (runs["steps"] == 200) & (runs["seed"] == 1)
     (run,) = runs[same]

@@ -1,0 +1,212 @@
+"""A piece is hidden: what do a masked model and a decoder make of both sides, against the truth?
+
+    python benchmarks/trials/hidden_words.py rates seeds
+
+The English sentences of `stories.translation` are learned by models of width 32 with two pre-norm
+blocks and learned positions: "masked", a masked model (15%, 80/10/10), and "causal", a GPT. Both
+get 16 sentences a step. "masked, as many answers" gets 107, so that it is asked for as many pieces
+as "causal" is. All take 400 steps of AdamW with a cosine schedule. The masked models have a head
+with a layer more.
+
+In each of 150 held-out sentences one piece is hidden. The language gives its exact posterior: each
+piece of the vocabulary is put there, and the sentence scored. Measured is the mean of KL(p || q) in
+nats: `gap`, where q is the masked model's answer at the mask, or the causal model's next-token
+distribution, which sees the left side only; and `scored`, where q follows from the causal model's
+probabilities of the whole sentences.
+
+`rates` gives each arm five rates, and one more where the best was the largest; `seeds` repeats the
+best with three fresh seeds. What would count against reading both ways: a masked model's gap no
+smaller than that of "causal". What would count against a model made for it: `scored` smaller than
+the masked models' gaps. The table goes into the package, for chapter 11. Runs that stand in it are
+not made again.
+"""
+
+import functools
+import math
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from random import Random
+from typing import Literal
+
+import _path
+import torch
+import tyro
+from provenance import collect, write_results
+from tables import append, key, read
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from decoder_only.config import GPTConfig
+from decoder_only.encoders import MaskedModel, mask_tokens
+from decoder_only.lm_head import next_token_loss
+from decoder_only.model import GPT
+from decoder_only.optimization import build_optimizers, cosine, set_learning_rate
+from decoder_only.stories.translation import GERMAN
+from decoder_only.training import train_step
+
+TABLE = _path.TABLES / "hidden_words.csv"
+ARMS = {"masked": 16, "masked, as many answers": 107, "causal": 16}
+RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+STEPS = 400
+MASK = len(GERMAN.vocabulary)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One run, by what sets it apart from the others."""
+
+    arm: str
+    learning_rate: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Point):
+    """A run and what came of it: KL to the exact posterior in nats."""
+
+    parameters: int
+    gap: float
+    scored: float | None
+    processor_seconds: float
+
+
+def rates() -> Iterator[Point]:
+    for arm in ARMS:
+        for rate in RATES:
+            if rate < RATES[-1] or arm == "causal":  # whose best was the largest
+                yield Point(arm=arm, learning_rate=rate, seed=0)
+
+
+def seeds() -> Iterator[Point]:
+    for arm in ARMS:
+        runs = [row for row in read(TABLE) if row["arm"] == arm and row["seed"] == "0"]
+        best = min(runs, key=lambda row: float(row["gap"]))
+        for seed in (1, 2, 3):
+            rate = float(best["learning_rate"])
+            yield Point(arm=arm, learning_rate=rate, seed=seed)
+
+
+EXPERIMENTS = {each.__name__: each for each in (rates, seeds)}
+
+
+def posterior(pieces: tuple[str, ...], place: int) -> Tensor:
+    """p(piece | all others) for each of the vocabulary, and the mask; exactly."""
+    made = ([*pieces[:place], word, *pieces[place + 1 :]] for word in GERMAN.vocabulary)
+    scores = [GERMAN.source_log_prob(sentence) for sentence in made]
+    return torch.tensor([*scores, -math.inf], dtype=torch.float64).softmax(0)
+
+
+@functools.cache
+def questions() -> list[tuple[Tensor, int, Tensor]]:
+    """Ids of a held-out sentence, the place of a hidden piece among them, and its posterior."""
+    rng, found = Random(1), []
+    for pair in islice(GERMAN.pairs(split="validation", seed=0), 150):
+        place = rng.randrange(len(pair.source) - 1)
+        ids = torch.tensor(GERMAN.encode(pair.source))
+        found.append((ids, place + 1, posterior(pair.source, place)))
+    return found
+
+
+def padded(rows: list[Tensor]) -> Tensor:
+    return pad_sequence(rows, batch_first=True)
+
+
+def fitted(point: Point) -> GPT:
+    """A model that has learned."""
+    config = GPTConfig(
+        vocab_size=MASK + 1,
+        context_length=20,
+        d_model=32,
+        n_layers=2,
+        n_heads=4,
+        activation="gelu",
+    )
+    generator = torch.Generator().manual_seed(point.seed)
+    if point.arm == "causal":
+        model = GPT(config, generator=generator)
+    else:
+        model = MaskedModel(config, pad_id=0, generator=generator)
+    optimizers = build_optimizers(model, learning_rate=point.learning_rate)
+    drawn = GERMAN.pairs(seed=point.seed)
+    settings = {"mask_id": MASK, "vocab_size": MASK + 1, "keep": {0, 1, 2}}
+    for step in range(STEPS):
+        share = cosine(step, warmup_steps=STEPS // 10, total_steps=STEPS)
+        set_learning_rate(optimizers, share)
+        pairs = islice(drawn, ARMS[point.arm])
+        ids = padded([torch.tensor(GERMAN.encode(pair.source)) for pair in pairs])
+        inputs, targets = ids[:, :-1], ids[:, 1:].masked_fill(ids[:, 1:] == 0, -1)
+        if point.arm != "causal":
+            inputs, targets = mask_tokens(ids, **settings, generator=generator)
+        train_step(model, optimizers, inputs, targets, max_gradient_norm=1.0)
+    return model.eval()
+
+
+@torch.no_grad()
+def answers(model: GPT) -> Tensor:
+    """log q for every question: at the mask, or from the left side."""
+    ids = padded([ids for ids, _, _ in questions()])
+    rows = torch.arange(len(ids))
+    places = torch.tensor([place for _, place, _ in questions()])
+    if not isinstance(model, MaskedModel):
+        return model(ids)[rows, places - 1].log_softmax(-1)
+    ids[rows, places] = MASK
+    return model(ids)[rows, places].log_softmax(-1)
+
+
+@torch.no_grad()
+def by_scoring(model: GPT) -> Tensor:
+    """log q from a causal model's probabilities of whole sentences."""
+    found = []
+    for ids, place, _ in questions():
+        texts = ids.repeat(MASK + 1, 1)
+        texts[:, place] = torch.arange(MASK + 1)
+        loss = next_token_loss(model(texts[:, :-1]), texts[:, 1:], reduction="none")
+        found.append(-loss.sum(1))
+    return torch.stack(found).log_softmax(-1)
+
+
+def divergence(log_q: Tensor) -> float:
+    """Mean KL(p || q) in nats."""
+    truth = torch.stack([truth for _, _, truth in questions()])
+    terms = torch.special.xlogy(truth, truth) - truth * log_q
+    return terms.sum(1).mean().item()
+
+
+def measure(point: Point) -> Row:
+    """Make one run."""
+    began = time.process_time()
+    model = fitted(point)
+    scored = divergence(by_scoring(model)) if point.arm == "causal" else None
+    return Row(
+        **asdict(point),
+        parameters=model.count_parameters(),
+        gap=round(divergence(answers(model)), 4),
+        scored=None if scored is None else round(scored, 4),
+        processor_seconds=round(time.process_time() - began, 1),
+    )
+
+
+def main(
+    experiments: tyro.conf.Positional[tuple[Literal["rates", "seeds"], ...]],
+) -> None:
+    """Make the runs of some experiments that have not been made yet.
+
+    Args:
+        experiments: which, in this order: the later reads what the earlier found.
+    """
+    torch.set_num_threads(1)
+    for name in experiments:
+        done = {key(row, Point) for row in read(TABLE)}
+        for point in EXPERIMENTS[name]():
+            if key(asdict(point), Point) not in done:
+                append(TABLE, row := measure(point))
+                print(row, flush=True)
+        about = {"runs": len(read(TABLE)), "provenance": collect(packages=["torch"])}
+        write_results(TABLE.with_suffix(".json"), about)
+
+
+if __name__ == "__main__":
+    sys.exit(tyro.cli(main))
