@@ -10,12 +10,8 @@ from bs4 import BeautifulSoup
 BOOK = Path(__file__).resolve().parent.parent / "book"
 CHAPTERS = sorted(BOOK.glob("[0-9][0-9]_*.ipynb"))
 
-# What a page says and need not show, each with the reason.
-EXCEPTIONS = {
-    "10": {
-        "0.71": "a slope, in the legend of a figure",
-    },
-}
+# What a page says and need not show, by chapter, each with the reason.
+EXCEPTIONS: dict[str, dict[str, str]] = {}
 
 MATH = re.compile(r"\$\$.*?\$\$|\$[^$]+\$", re.DOTALL)
 FENCED = re.compile(r"^(`{3,}).*?^\1`*\s*$", re.MULTILINE | re.DOTALL)

@@ -212,6 +212,7 @@ def bootstrap(
     *,
     floor: int | float | None = None,
     delta: float = 1e-3,
+    starts: Sequence[Sequence[float]] | None = None,
     n_samples: int = 200,
     seed: int = 0,
 ) -> list[JointLaw]:
@@ -219,13 +220,14 @@ def bootstrap(
 
     Args:
         parameters, tokens, losses, floor, delta: see `fit`.
+        starts: of the fit to all runs, near which those of the samples begin; see `fit`.
         n_samples: how many.
         seed: of the draws.
 
     Source: Efron (1979).
     """
     runs = [np.asarray(values, dtype=float) for values in (parameters, tokens, losses)]
-    whole = fit(*runs, floor=floor, delta=delta)
+    whole = fit(*runs, floor=floor, delta=delta, starts=starts)
     e, a, alpha, b, beta = astuple(whole)
     # From the fit to all runs it is not far to that of a sample; but a floor that was found near
     # zero has no slope to follow, so each search begins at a high one too.
