@@ -1,6 +1,6 @@
 """Which settings learn a small language best in a few minutes on a CPU.
 
-    python benchmarks/recipe.py vocabulary rates shape heads turns decay batch schedule tables head untied adamw seeds
+    python benchmarks/recipe.py vocabulary rates batch shape heads turns decay tables head untied
 
 Each experiment varies one thing around the recipe that stands in `BASE`, and every run gets the
 same processor time on one thread: the number of steps follows from how long a step takes. What
@@ -63,8 +63,9 @@ class Point:
 
 
 BASE = Point()
-TIED = replace(BASE, table_learning_rate=None, tied=True)  # the best before a head of its own
-FOUR = replace(TIED, n_layers=4)  # where the search began
+# Where the search stood before it tried a head of its own, and where it began.
+TIED = replace(BASE, table_learning_rate=None, tied=True)
+FOUR = replace(TIED, n_layers=4)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,7 +87,7 @@ def test_a_verdict_with_a_condition_says_which(path):
     for claim in CLAIM.findall(text):
         verdict = re.search(r"^:verdict:[ ]*(.*)$", claim, re.MULTILINE)[1]
         condition = re.search(r"^:condition:[ ]*(\S.*)$", claim, re.MULTILINE)
-        if verdict.strip() == "true, with a condition":
+        if verdict.strip() == "conditionally true":
             assert condition, f"on what does it depend?\n{claim.splitlines()[0]}"
 
 

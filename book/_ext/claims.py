@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 # The verdict as it is written, and its CSS class.
 VERDICTS = {
     "true": "true",
-    "true, with a condition": "condition",
+    "conditionally true": "condition",
     "false": "false",
     "misprint": "misprint",
     "undecided": "undecided",

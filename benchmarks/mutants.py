@@ -1,0 +1,352 @@
+"""What a chapter's own checks would notice: its package functions, broken one line at a time.
+
+    python benchmarks/mutants.py 03
+    python benchmarks/mutants.py 03 --only attention.attend --limit 20
+
+Every function that the chapter shows is changed in one place: a sign, a comparison, a constant, a
+flag, a call or a statement left out. The chapter is then run in a process of its own until a cell
+raises, or prints what its stored output does not say; cells whose output may differ from machine
+to machine (`nbval-ignore-output`) count only by what they raise. What is noticed by neither
+survives. A survivor is a check that the chapter lacks, or a change that changes nothing: the file
+`results/mutants.json` keeps each, with the reason where somebody has given one under "why".
+
+Before any mutant the chapter runs unchanged; a checker that refuses that is worth nothing.
+Linux and macOS only: each run is a fork of a process that has imported the libraries.
+"""
+
+import ast
+import copy
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import tyro
+from provenance import collect, write_results
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "decoder_only"
+RESULTS = Path(__file__).parent / "results" / "mutants.json"
+
+SWAPPED: dict[type, type] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: in which function of which file, at which of its places, from what to what."""
+
+    file: str
+    function: str
+    line: int
+    place: int
+    before: str
+    after: str
+
+
+def changes(node: ast.AST) -> Iterator[ast.AST]:
+    """What a node may be replaced by."""
+    new = copy.copy(node)
+    match node:
+        case ast.BinOp(op=op) if type(op) in SWAPPED:
+            new.op = SWAPPED[type(op)]()
+            yield new
+        case ast.BinOp(left=left, op=ast.Pow()):
+            yield left
+        case ast.Compare(ops=[op]) if type(op) in SWAPPED:
+            new.ops = [SWAPPED[type(op)]()]
+            yield new
+        case ast.BoolOp(op=op):
+            new.op = SWAPPED[type(op)]()
+            yield new
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+            yield operand
+        case ast.Constant(value=bool() as value):
+            new.value = not value
+            yield new
+        case ast.Constant(value=int() as value):
+            new.value = value + 1
+            yield new
+        case ast.Constant(value=float() as value):
+            new.value = value * 1.1 or 0.1
+            yield new
+        case ast.Call(args=[argument], keywords=[]):
+            yield argument
+        case ast.AugAssign() | ast.Expr(value=ast.Call()):
+            yield ast.Pass()
+
+
+def places(function: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
+    """Where a function's body may be changed: (parent, field, index), in order, checks left out."""
+    for statement in function.body:
+        yield from _places(
+            statement, (function, "body", function.body.index(statement))
+        )
+
+
+def _places(
+    node: ast.AST, where: tuple[ast.AST, str, int | None]
+) -> Iterator[tuple[ast.AST, str, int | None]]:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if is_text or isinstance(node, ast.Raise | ast.JoinedStr | ast.FunctionDef):
+        return
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "require":
+        return
+    yield where
+    for name, value in ast.iter_fields(node):
+        if name in {"annotation", "returns", "decorator_list", "ctx"}:
+            continue
+        if isinstance(value, list):
+            for index, child in enumerate(value):
+                if isinstance(child, ast.AST):
+                    yield from _places(child, (node, name, index))
+        elif isinstance(value, ast.AST):
+            yield from _places(value, (node, name, None))
+
+
+def held(parent: ast.AST, name: str, index: int | None) -> ast.AST:
+    value = getattr(parent, name)
+    return value if index is None else value[index]
+
+
+def functions(tree: ast.Module, qualname: str) -> Iterator[ast.FunctionDef]:
+    """The function of that name, or the methods of the class."""
+    found: ast.AST | None = tree
+    for part in qualname.split("."):
+        found = next(
+            (
+                child
+                for child in found.body
+                if isinstance(child, ast.FunctionDef | ast.ClassDef)
+                and child.name == part
+            ),
+            None,
+        )
+        if found is None:
+            return
+    if isinstance(found, ast.FunctionDef):
+        yield found
+    else:
+        yield from (each for each in found.body if isinstance(each, ast.FunctionDef))
+
+
+def mutants(file: str, qualname: str) -> Iterator[tuple[Mutant, ast.Module]]:
+    """Every change of a function, and the module with it."""
+    source = (ROOT / file).read_text(encoding="utf-8")
+    n_functions = len(list(functions(ast.parse(source), qualname)))
+    for which in range(n_functions):
+        tree = ast.parse(source)
+        one = list(functions(tree, qualname))[which]
+        for place, (parent, name, index) in enumerate(list(places(one))):
+            node = held(parent, name, index)
+            for new in changes(node):
+                ast.copy_location(new, node)
+                if index is None:
+                    setattr(parent, name, new)
+                else:
+                    getattr(parent, name)[index] = new
+                about = ast.unparse(node), ast.unparse(new)
+                yield (
+                    Mutant(file, f"{qualname}/{one.name}", node.lineno, place, *about),
+                    ast.fix_missing_locations(copy.deepcopy(tree)),
+                )
+                if index is None:
+                    setattr(parent, name, node)
+                else:
+                    getattr(parent, name)[index] = node
+
+
+class Broken(MetaPathFinder):
+    """Imports one module of the package from a syntax tree instead of its file."""
+
+    def __init__(self, name: str, tree: ast.Module) -> None:
+        self.name, self.tree = name, tree
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        spec, tree = PathFinder.find_spec(name, path), self.tree
+
+        class Loader(SourceFileLoader):
+            def get_code(self, fullname: str) -> Any:  # whatever is cached
+                return compile(tree, self.path, "exec", dont_inherit=True)
+
+        spec.loader = Loader(name, spec.origin)
+        return spec
+
+
+def module_name(file: str) -> str:
+    parts = Path(file).relative_to("src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def said(outputs: list[Any]) -> str:
+    """The text that a cell printed or showed, of a stored notebook or of a run."""
+    texts = []
+    for output in outputs:
+        if output.get("output_type") == "stream":
+            texts.append(output["text"])
+        else:
+            data = output.get("data", {})
+            texts.append(data.get("text/markdown") or data.get("text/plain", ""))
+    return "\n".join(text.strip() for text in texts)
+
+
+def run_chapter(notebook: Path, broken: Broken | None, channel: Any) -> None:
+    """In a process of its own: run the cells, and send the first that notices anything, or None."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    os.chdir(notebook.parent)
+    if broken is not None:
+        sys.meta_path.insert(0, broken)
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    import decoder_only.show.notebook as showing
+
+    shown: list[tuple[str, str]] = []
+    listing = showing._listing
+
+    def noting(thing: Any, docstring: bool) -> tuple[str, str, str]:
+        name, file, code = listing(thing, docstring)
+        shown.append((file, name))
+        return name, file, code
+
+    showing._listing = noting
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("matplotlib", "inline")
+    for cell in nbformat.read(notebook, as_version=4).cells:
+        if cell.cell_type != "code":
+            continue
+        with capture_output() as captured:
+            result = shell.run_cell(cell.source, store_history=True)
+        if not result.success:
+            error = result.error_before_exec or result.error_in_exec
+            channel.send((cell.id, type(error).__name__, shown))
+            return
+        if "nbval-ignore-output" in cell.metadata.get("tags", []):
+            continue
+        now = [{"output_type": "stream", "text": captured.stdout}] * bool(
+            captured.stdout
+        )
+        now += [{"data": output.data} for output in captured.outputs]
+        if "".join(said(now).split()) != "".join(said(cell.outputs).split()):
+            channel.send((cell.id, "output", shown))
+            return
+    channel.send((None, None, shown))
+
+
+def attempt(
+    notebook: Path, broken: Broken | None, limit: float
+) -> tuple[str | None, str | None, list[tuple[str, str]]]:
+    """Run the chapter once: the cell that noticed, what it noticed, and what was shown."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=run_chapter, args=(notebook, broken, there))
+    process.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(limit) else (None, "time", [])
+    except EOFError:
+        return None, "crash", []
+    finally:
+        process.kill()
+        process.join()
+
+
+def main(
+    chapter: tyro.conf.Positional[str],
+    only: str = "",
+    limit: int = 0,
+    out: Path = RESULTS,
+) -> None:
+    """Break what a chapter shows, place by place, and write what its checks did not notice.
+
+    Args:
+        chapter: its number.
+        only: a part of the function's name.
+        limit: at most so many mutants, evenly spread over all; 0 for all.
+        out: the JSON file in which the chapter's part is replaced.
+    """
+    # What every run needs is imported once; the package itself is imported by each.
+    import matplotlib
+    import torch
+
+    matplotlib.use("Agg")
+    torch.set_num_threads(1)
+    found = sorted((ROOT / "book").glob(f"{chapter}_*.ipynb"))
+    if len(found) != 1:
+        sys.exit(f"there is no chapter {chapter!r}; give its number, as 03")
+    notebook = found[0]
+    began = time.perf_counter()
+    cell, what, shown = attempt(notebook, None, limit=1200)
+    clean = time.perf_counter() - began
+    if what is not None:
+        sys.exit(f"the unchanged chapter does not pass: {what} in {cell}")
+    print(f"{notebook.stem}: {len(shown)} shown, {clean:.0f} s unchanged", flush=True)
+    every = [
+        (mutant, tree)
+        for file, name in dict.fromkeys(shown)
+        if only in f"{module_name(file)}.{name}"
+        for mutant, tree in mutants(file, name)
+    ]
+    if limit and limit < len(every):
+        every = [every[i * len(every) // limit] for i in range(limit)]
+    known = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    why = {
+        (each["function"], each["before"], each["after"]): each.get("why", "")
+        for each in known.get("chapters", {}).get(chapter, {}).get("survivors", [])
+    }
+    survivors, caught = [], {}
+    for mutant, tree in every:
+        broken = Broken(module_name(mutant.file), tree)
+        cell, what, _ = attempt(notebook, broken, limit=3 * clean + 20)
+        change = f"{mutant.function}, line {mutant.line}: {mutant.before}"
+        print(f"{what or 'SURVIVES':16} {change}  ->  {mutant.after}", flush=True)
+        if what:
+            caught[what] = caught.get(what, 0) + 1
+        else:
+            key = mutant.function, mutant.before, mutant.after
+            survivors.append(
+                {"function": mutant.function, "file": mutant.file}
+                | {"before": mutant.before, "after": mutant.after}
+                | {"why": why.get(key, "")}
+            )
+    result = {
+        "provenance": collect(packages=["torch"]),
+        "made": len(every),
+        "caught": dict(sorted(caught.items())),
+        "survivors": survivors,
+    }
+    chapters = known.get("chapters", {}) | {chapter: result}
+    write_results(out, {"chapters": dict(sorted(chapters.items()))})
+    print(f"{len(every)} made, {len(every) - len(survivors)} noticed")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,41 @@
+"""A chapter has the number of its file: `13_parallelism` is chapter 13, whatever stands before it.
+
+Sphinx counts the pages of the table of contents instead, and would give the same chapter another
+number as soon as one in front of it is missing. Figures and tables follow the chapter's number.
+"""
+
+import re
+from pathlib import PurePath
+
+from docutils import nodes
+from sphinx.environment import BuildEnvironment
+from sphinx_external_toc.collectors import TocTreeCollectorWithStyles
+
+
+def number_by_file(app) -> None:
+    """Corrects what has been counted; called when every other extension has been set up."""
+    count = TocTreeCollectorWithStyles.assign_section_numbers
+
+    def assign(self, env: BuildEnvironment) -> list[str]:
+        before = env.toc_secnumbers
+        count(self, env)
+        for name, numbers in env.toc_secnumbers.items():
+            number = int((re.match(r"\d+(?=_)", PurePath(name).name) or "0")[0])
+            if not number:
+                continue
+            for anchor, counted in numbers.items():
+                if counted:
+                    numbers[anchor] = (number, *counted[1:])
+            references = env.tocs[name].findall(nodes.reference)
+            for node in (*references, env.titles[name], env.longtitles[name]):
+                if node.get("secnumber"):
+                    node["secnumber"] = [number, *node["secnumber"][1:]]
+        after = env.toc_secnumbers
+        return [name for name in after if after[name] != before.get(name)]
+
+    TocTreeCollectorWithStyles.assign_section_numbers = assign
+
+
+def setup(app) -> dict:
+    app.connect("builder-inited", number_by_file)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
