@@ -20,7 +20,7 @@ SCORES = {
     "instructions": "loss",
     "policies": "kl",
 }
-LAST = {"policies": 120}
+LAST = {"policies": 100}
 every_trial = pytest.mark.parametrize("name", SCORES)
 
 

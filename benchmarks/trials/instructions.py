@@ -3,7 +3,7 @@
     python benchmarks/trials/instructions.py rates seeds
 
 The stored model of the hamlet learns "A story about NAME in which something is lost:" (or given, or
-sown), followed by such a story, cut off behind 96 tokens: 60 steps of AdamW on 16 of them each. The
+sown), followed by such a story, cut off behind 96 tokens: 60 steps of AdamW on eight of them each. The
 loss is on the answers' tokens ("answers") or on the instructions' too ("all"). "shuffled" learns
 as "answers" does, but from instructions that belong to another story.
 
@@ -35,7 +35,7 @@ from decoder_only.model import GPT
 from decoder_only.stories.exact import hidden_state
 
 VERBS = {"lost": "lost", "gift": "given", "garden": "sown"}
-LENGTH, STEPS, BATCH, N_TESTED = 96, 60, 16, 60
+LENGTH, STEPS, BATCH, N_TESTED = 96, 60, 8, 60
 ARMS = {"answers": 1e-3, "all": 1e-3, "shuffled": 1e-3}
 
 
@@ -88,7 +88,7 @@ EXPERIMENTS = {each.__name__: each for each in (rates, seeds)}
 
 
 def instruction(name: str, tale: str) -> list[int]:
-    told = f"A story about {name} in which something is {VERBS[tale]}:"
+    told = f"A story about {name} in which something is {VERBS[tale]}:\n"
     return [END, *TOKENIZER.encode(told)]
 
 

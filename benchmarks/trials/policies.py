@@ -14,7 +14,7 @@ prompt in each step, takes beta log(q / p) off the reward, and the group's mean;
 penalty in the loss and divides by the group's spread; "undivided" has the penalty in the loss and
 does not divide. "DPO" gets four fresh pairs for each prompt in each step, drawn from the
 reference, of which one is preferred with the odds exp(difference of the rewards); in "DPO, sure"
-the better is always preferred. 120 steps of AdamW with a cosine. `free` is the policy gradient
+the better is always preferred. 100 steps of AdamW with a cosine. `free` is the policy gradient
 with beta = 0.
 
 Rows are written every ten steps: `kl` is the mean over the prompts and the last ten steps, in nats;
@@ -36,7 +36,7 @@ from trial import Table, learn
 
 from decoder_only.finetuning import AnswerTree, dpo_loss, grpo_loss, optimal_policy
 
-STATE, BETA, STEPS, EVERY = 512, 0.25, 120, 10
+STATE, BETA, STEPS, EVERY = 512, 0.25, 100, 10
 GROUP, PAIRS = 8, 4
 TRIES = 1, 4, 16, 64, 256, 1024
 ARMS = {
@@ -196,7 +196,7 @@ def measure(point: Point) -> Iterator[Row]:
         return loss_of(point.arm, log_q, log_p, rewards, generator)
 
     settings = {"steps": STEPS, "learning_rate": point.learning_rate}
-    learn(model, loss_at, **settings, warmup=12, max_gradient_norm=1.0)
+    learn(model, loss_at, **settings, warmup=10, max_gradient_norm=1.0)
     with torch.no_grad():
         note(STEPS, tree.log_probs(model, prompts))
     seconds = round(time.process_time() - began, 1)
