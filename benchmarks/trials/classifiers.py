@@ -17,7 +17,7 @@ regression on the pretrained model's last vectors; its column `learning_rate` ho
 
 Measured is the share of errors on 300 unseen texts; `old_gap` is the loss on stories afterwards,
 above the floor, in nats per token, by the model's old head. `rates` chooses with 128 examples,
-`seeds` makes three fresh draws of 32, 128 and 512. `longer` gives "scratch" four times the steps.
+`seeds` makes three fresh draws of 32, 128 and 512. `longer` gives "scratch" twice the steps.
 What would count against pretraining: "scratch" as good as "full" from the same examples. Against
 LoRA: worse than "full". Against fine-tuning at all: "words" as good.
 """
@@ -112,7 +112,7 @@ def prompts() -> Iterator[Point]:
 
 def longer() -> Iterator[Point]:
     for point in TABLE.seeds(arms(("scratch",)), (1, 2, 3)):
-        yield replace(point, examples=512, steps=4 * STEPS)
+        yield replace(point, examples=512, steps=2 * STEPS)
 
 
 EXPERIMENTS = {each.__name__: each for each in (rates, seeds, prompts, longer)}
