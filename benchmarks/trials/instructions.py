@@ -3,7 +3,7 @@
     python benchmarks/trials/instructions.py rates seeds
 
 The stored model of the hamlet learns "A story about NAME in which something is lost:" (or given, or
-sown), followed by such a story, cut off behind 96 tokens: 60 steps of AdamW on eight of them each. The
+sown), followed by such a story, cut off behind 96 tokens: 60 steps of AdamW on eight of them. The
 loss is on the answers' tokens ("answers") or on the instructions' too ("all"). "shuffled" learns
 as "answers" does, but from instructions that belong to another story.
 
