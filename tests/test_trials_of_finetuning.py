@@ -20,7 +20,7 @@ SCORES = {
     "instructions": "loss",
     "policies": "kl",
 }
-LAST = {"policies": 100}
+LAST = {"policies": 60}
 every_trial = pytest.mark.parametrize("name", SCORES)
 
 

@@ -34,6 +34,7 @@ from decoder_only.lm_head import next_token_loss
 from decoder_only.model import GPT
 from decoder_only.stories.exact import hidden_state
 
+SHARES = "name", "tale", "told", "obeyed"
 VERBS = {"lost": "lost", "gift": "given", "garden": "sown"}
 LENGTH, STEPS, BATCH, N_TESTED = 96, 60, 8, 60
 ARMS = {"answers": 1e-3, "all": 1e-3, "shuffled": 1e-3}
@@ -53,11 +54,11 @@ class Row(Point):
     """A run and what came of it."""
 
     loss: float
-    name: float
-    tale: float
-    told: float
-    obeyed: float
-    old_gap: float
+    name: float | None
+    tale: float | None
+    told: float | None
+    obeyed: float | None
+    old_gap: float | None
     processor_seconds: float
 
 
@@ -157,8 +158,7 @@ def obedience(model: GPT, seed: int) -> dict[str, float]:
         verdicts.append(judged(*each, TOKENIZER.decode(ids)))
     found = torch.tensor(verdicts)
     shares = [*found.float().mean(0).tolist(), found.all(1).float().mean().item()]
-    names = "name", "tale", "told", "obeyed"
-    return {name: round(share, 4) for name, share in zip(names, shares, strict=True)}
+    return {name: round(share, 4) for name, share in zip(SHARES, shares, strict=True)}
 
 
 @torch.no_grad()
@@ -172,8 +172,8 @@ def measure(point: Point) -> Row:
     return Row(
         **asdict(point),
         loss=round(next_token_loss(model(inputs), targets).item(), 4),
-        **obedience(model, point.seed),
-        old_gap=old_gap(model),
+        **(obedience(model, point.seed) if point.seed else dict.fromkeys(SHARES)),
+        old_gap=old_gap(model) if point.seed else None,
         processor_seconds=round(time.process_time() - began, 1),
     )
 
