@@ -11,9 +11,9 @@ is exact, so that KL(q || pi*) is, too.
 
 "exact" climbs the objective itself, without drawing. "policy gradient" draws eight answers to each
 prompt in each step, takes beta log(q / p) off the reward, and the group's mean; "GRPO" has its
-penalty in the loss and divides by the group's spread. "DPO" gets four fresh pairs for each prompt in each step, drawn from the
-reference, of which one is preferred with the odds exp(difference of the rewards). 60 steps of AdamW
-with a cosine. `free` is the policy gradient with beta = 0.
+penalty in the loss and divides by the group's spread. "DPO" gets four fresh pairs for each prompt
+in each step, drawn from the reference, of which one is preferred with the odds exp(difference of
+the rewards). 60 steps of AdamW with a cosine. `free` is the policy gradient with beta = 0.
 
 Rows are written every five steps: `kl` is the mean over the prompts and the last five steps, in
 nats; `kl_reference` KL(q || p) and `reward` the mean probability of the truth, of the model of the
