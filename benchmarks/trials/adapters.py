@@ -3,7 +3,7 @@
     python benchmarks/trials/adapters.py rates seeds
 
 The stored model of the hamlet, which knows three tales, learns a fourth of the same 24 people, a
-storm, 60 steps of AdamW on four stories each. "full" moves all weights. The others are the linear
+storm, 120 steps of AdamW on four stories each. "full" moves all weights. The others are the linear
 maps of the blocks with LoRA of rank 1, 4, 16 and 64, where 64 is the width of the model, so that
 the sum can be any matrix.
 
@@ -33,7 +33,7 @@ from decoder_only.stories import StoryLanguage
 from decoder_only.training import evaluate
 
 NEW = StoryLanguage(**{**LANGUAGE.arguments, "tales": ("storm",)})
-STEPS, BATCH = 60, 4
+STEPS, BATCH = 120, 4
 ARMS = {"full": 2e-3, "1": 1.6e-2, "4": 8e-3, "16": 8e-3, "64": 8e-3}
 
 
@@ -101,7 +101,7 @@ def fitted(point: Point) -> GPT:
         return next_token_loss(model(inputs), targets)
 
     settings = {"steps": STEPS, "learning_rate": point.learning_rate}
-    learn(model, loss_at, **settings, warmup=6, max_gradient_norm=1.0)
+    learn(model, loss_at, **settings, warmup=12, max_gradient_norm=1.0)
     return model.eval()
 
 
