@@ -70,7 +70,7 @@ def rates() -> Iterator[Point]:
 
 
 def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(arms(), (1, 2, 3))
+    yield from TABLE.seeds(list(arms()), (1, 2, 3))
 
 
 EXPERIMENTS = {each.__name__: each for each in (rates, seeds)}

@@ -99,7 +99,7 @@ def rates() -> Iterator[Point]:
 
 
 def seeds() -> Iterator[Point]:
-    for point in TABLE.seeds(arms(), (1, 2, 3)):
+    for point in TABLE.seeds(list(arms()), (1, 2, 3)):
         for n in COUNTS:
             yield replace(point, examples=n)
 
@@ -113,7 +113,7 @@ def prompts() -> Iterator[Point]:
 
 
 def longer() -> Iterator[Point]:
-    for point in TABLE.seeds(arms(("scratch",)), (1, 2, 3)):
+    for point in TABLE.seeds(list(arms(("scratch",))), (1, 2, 3)):
         if point.task == "holder":
             yield replace(point, examples=512, steps=2 * point.steps)
 

@@ -75,9 +75,8 @@ def rates() -> Iterator[Point]:
 
 
 def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(
-        (each for each in arms() if each.arm != "shuffled"), (1, 2, 3)
-    )
+    own = [each for each in arms() if each.arm != "shuffled"]
+    yield from TABLE.seeds(own, (1, 2, 3))
     (like,) = [each for each in arms() if each.arm == "answers"]
     rate = TABLE.at_best_rate(like).learning_rate
     for seed in (1, 2, 3):

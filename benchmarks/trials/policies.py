@@ -85,7 +85,7 @@ def rates() -> Iterator[Point]:
 
 
 def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(arms(), (1, 2, 3))
+    yield from TABLE.seeds(list(arms()), (1, 2, 3))
 
 
 def free() -> Iterator[Point]:
