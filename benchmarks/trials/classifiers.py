@@ -1,6 +1,6 @@
 """A classical task from few examples: from scratch, a probe, full fine-tuning, LoRA, prompting.
 
-    python benchmarks/trials/classifiers.py rates seeds prompts longer
+    python benchmarks/trials/classifiers.py rates seeds prompts
 
 Two labels that the grammar knows, of stories of the hamlet. "tale": which of the three tales is
 told, from the first 20 tokens; where they leave it open, nobody can know. "holder": with whom the
@@ -18,7 +18,7 @@ regression on the pretrained model's last vectors; its column `learning_rate` ho
 
 Measured is the share of errors on 300 unseen texts; `old_gap` is the loss on stories afterwards,
 above the floor, in nats per token, by the model's old head. `rates` chooses with 128 examples,
-`seeds` makes three fresh draws of 32 and 512. `longer` gives "scratch" twice the steps.
+`seeds` makes three fresh draws of 32 and 512.
 What would count against pretraining: "scratch" as good as "full" from the same examples. Against
 LoRA: worse than "full". Against fine-tuning at all: "words" as good.
 """
@@ -112,13 +112,7 @@ def prompts() -> Iterator[Point]:
         yield Point(task="tale", arm="continued", **untrained, seed=seed)
 
 
-def longer() -> Iterator[Point]:
-    for point in TABLE.seeds(list(arms(("scratch",))), (1, 2, 3)):
-        if point.task == "holder":
-            yield replace(point, examples=512, steps=2 * point.steps)
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds, prompts, longer)}
+EXPERIMENTS = {each.__name__: each for each in (rates, seeds, prompts)}
 
 
 # ------------------------------------------------------------------------------- the examples

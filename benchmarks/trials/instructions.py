@@ -3,11 +3,11 @@
     python benchmarks/trials/instructions.py rates seeds
 
 The stored model of the hamlet learns "A story about NAME in which something is lost:" (or given, or
-sown), followed by such a story, cut off behind 96 tokens: 120 steps of AdamW on eight of them. The
+sown), followed by such a story, cut off behind 48 tokens: 200 steps of AdamW on eight of them. The
 loss is on the answers' tokens ("answers") or on the instructions' too ("all"). "shuffled" learns
 as "answers" does, but from instructions that belong to another story.
 
-Then each of the 72 instructions is given once, and 96 tokens are drawn. The parser decides: `name`
+Then each of the 72 instructions is given once, and 48 tokens are drawn. The parser decides: `name`
 and `tale` are the shares of answers whose hero and tale are those asked for, `told` the share that
 is the beginning of a story of the language to the last character, `obeyed` all three. `base` is the
 model before it learned. `loss` is that of the answers to 60 unseen instructions, in nats per token,
@@ -36,8 +36,8 @@ from decoder_only.stories.exact import hidden_state
 
 SHARES = "name", "tale", "told", "obeyed"
 VERBS = {"lost": "lost", "gift": "given", "garden": "sown"}
-LENGTH, STEPS, BATCH, N_TESTED = 96, 120, 8, 60
-ARMS = {"answers": 4e-3, "all": 4e-3, "shuffled": 4e-3}
+LENGTH, STEPS, BATCH, N_TESTED = 48, 200, 8, 60
+ARMS = {"answers": 2e-3, "all": 2e-3, "shuffled": 2e-3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def fitted(point: Point) -> GPT:
         return next_token_loss(model(inputs), targets)
 
     settings = {"steps": STEPS, "learning_rate": point.learning_rate}
-    learn(model.train(), loss_at, **settings, warmup=12, max_gradient_norm=1.0)
+    learn(model.train(), loss_at, **settings, warmup=20, max_gradient_norm=1.0)
     return model.eval()
 
 
