@@ -11,10 +11,10 @@ are answered by the hero.
 "scratch" is a fresh model of the pretrained one's shape, "full" the pretrained one with all its
 weights free, "lora" the same with rank 4 in every linear map of its blocks: each with a head for
 three classes on the last token, 240 steps of AdamW for "tale" and 120 for "holder", on eight
-examples each. "probe" is ridge
-regression on the pretrained model's last vectors; its column `learning_rate` holds the penalty.
-"words" adds nothing to the model: it asks which of three words is likeliest behind the text.
-"continued" lets it write on, eight times; the parser says in which tale it arrives most often.
+examples each. "probe" is ridge regression on the pretrained model's last vectors; its column
+`learning_rate` holds the penalty. "words" adds nothing to the model: it asks which of three words
+is likeliest behind the text. "continued" lets it write on, eight times; the parser says in which
+tale it arrives most often.
 
 Measured is the share of errors on 300 unseen texts; `old_gap` is the loss on stories afterwards,
 above the floor, in nats per token, by the model's old head. `rates` chooses with 128 examples,
