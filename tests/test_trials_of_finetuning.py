@@ -107,10 +107,10 @@ def test_the_parser_judges_obedience(trial):
         )
         hero = trial.hidden_state(trial.LANGUAGE, story)[-1]["hero"]
         text = trial.TOKENIZER.decode(trial.TOKENIZER.encode(story)[:96])
-        assert trial.judged(hero, tale, text) == (True, True, True)
+        assert trial.judged(hero, tale, text) == (True, True, True, True)
         other = next(name for name in trial.TALES if name != tale)
-        assert trial.judged(hero, other, text) == (True, False, True)
-        assert trial.judged(hero, tale, text + " Xyz") == (True, True, False)
+        assert trial.judged(hero, other, text) == (True, False, True, True)
+        assert trial.judged(hero, tale, text + " Xyz") == (True, True, True, False)
         assert trial.judged("Nobody", tale, text)[0] is False
 
 

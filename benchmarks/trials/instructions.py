@@ -8,8 +8,9 @@ loss is on the answers' tokens ("answers") or on the instructions' too ("all"). 
 as "answers" does, but from instructions that belong to another story.
 
 Then each of the 72 instructions is given once, and 48 tokens are drawn. The parser decides: `name`
-and `tale` are the shares of answers whose hero and tale are those asked for, `told` the share that
-is the beginning of a story of the language to the last character, `obeyed` all three. `base` is the
+and `tale` are the shares of answers whose hero and tale are those asked for, `reached` the share in
+which any tale can be told, `told` the share that is the beginning of a story of the language to the
+last character, `obeyed` all of it. `base` is the
 model before it learned. `loss` is that of the answers to 60 unseen instructions, in nats per token,
 and `rates` chooses by it; `old_gap` that of whole stories without an instruction, above the floor.
 What would count against learning from instructions: "shuffled" as obedient. Against leaving them
@@ -34,10 +35,10 @@ from decoder_only.lm_head import next_token_loss
 from decoder_only.model import GPT
 from decoder_only.stories.exact import hidden_state
 
-SHARES = "name", "tale", "told", "obeyed"
+SHARES = "name", "tale", "reached", "told", "obeyed"
 VERBS = {"lost": "lost", "gift": "given", "garden": "sown"}
 LENGTH, STEPS, BATCH, N_TESTED = 48, 200, 8, 60
-ARMS = {"answers": 2e-3, "all": 2e-3, "shuffled": 2e-3}
+ARMS = {"answers": 1e-3, "all": 1e-3, "shuffled": 1e-3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ class Row(Point):
     loss: float
     name: float | None
     tale: float | None
+    reached: float | None
     told: float | None
     obeyed: float | None
     old_gap: float | None
@@ -132,15 +134,16 @@ def fitted(point: Point) -> GPT:
     return model.eval()
 
 
-def judged(name: str, tale: str, text: str) -> tuple[bool, bool, bool]:
-    """Whether a beginning is about the name, of the tale, and of the language throughout."""
+def judged(name: str, tale: str, text: str) -> tuple[bool, bool, bool, bool]:
+    """Whether a beginning is about the name, of the tale, of any, and told by the language."""
     far = {each: language.explain(text).at for each, language in TALES.items()}
     people = {person: text.find(person) for person in LANGUAGE.characters}
     heroes = {person: at for person, at in people.items() if at >= 0}
     about = bool(heroes) and min(heroes, key=heroes.get) == name
     own = far.pop(tale)
     others = max(far.values())
-    return about, own > others, max(own, others) == len(text)
+    reached = own > others or list(far.values()).count(others) == 1
+    return about, own > others, reached, max(own, others) == len(text)
 
 
 def obedience(model: GPT, seed: int) -> dict[str, float]:
