@@ -93,8 +93,8 @@ def noise_of(
             seed=1000 + state.seed,
             step=N_ROWS * state.step + step,
         )
-        loss = next_token_loss(model(inputs), targets)
-        gradients = torch.autograd.grad(loss, weights)
+        row_loss = next_token_loss(model(inputs), targets)
+        gradients = torch.autograd.grad(row_loss, weights)
         torch._foreach_add_(total, gradients)
         torch._foreach_addcmul_(squares, gradients, gradients)
     found = []
