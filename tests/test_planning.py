@@ -224,15 +224,15 @@ def test_groups_across_machines_wait_for_the_network():
     assert far.computing < faster.computing
 
 
-@pytest.mark.parametrize("device", ["T4", "H100"])
+@pytest.mark.parametrize("device", ["A100", "H100"])
 @pytest.mark.parametrize("budget", [{}, {"parameters": 2e9}])
 def test_devices_that_wait_are_paid_for_in_hours(device, budget):
     """Hours are met exactly, and sixteen devices do not buy sixteen times the tokens of one."""
-    settings = {"hours": 500, "n_devices": 16, "network": 1e9, **budget}
+    settings = {"hours": 100, "n_devices": 16, "network": 5e9, **budget}
     plan = plan_training(LAW, DEVICES[device], **settings)
     assert plan.computing < 0.9
-    assert plan.seconds == pytest.approx(500 * 3600, rel=1e-9)
-    bought = 500 * 3600 * 16 * DEVICES[device].flops * 0.4
+    assert plan.seconds == pytest.approx(100 * 3600, rel=1e-9)
+    bought = 100 * 3600 * 16 * DEVICES[device].flops * 0.4
     assert plan.flops == pytest.approx(bought * plan.computing, rel=1e-9)
 
 

@@ -91,8 +91,13 @@ class DataParallel:
         self._number: dict[nn.Parameter, int] = {}
         self._names = {p: name for name, p in module.named_parameters()}
         self._under_way: list[tuple[list[nn.Parameter], Callable[[], Tensor]]] = []
+        # The first device's values: their sum with zeros from all others.
+        flat = _flatten(self._names, group)
+        flat = group.all_reduce(flat if group.rank == 0 else torch.zeros_like(flat))
+        firsts = _unflatten(flat, [p.shape for p in self._names])
+        for parameter, first in zip(self._names, firsts, strict=True):
+            parameter.data.copy_(first)
         for parameter in reversed(self._names):
-            parameter.data = _from_first(parameter.data, group)
             if not parameter.requires_grad:
                 continue
             if sum(p.nbytes for p in self.buckets[-1]) >= bucket_bytes:
@@ -144,11 +149,6 @@ class DataParallel:
                 p.grad.copy_(mean)
         self._under_way.clear()
         self._missing = [dict.fromkeys(bucket) for bucket in self.buckets]
-
-
-def _from_first(x: Tensor, group: Group) -> Tensor:
-    """The first device's values: their sum with zeros from all others."""
-    return group.all_reduce(x if group.rank == 0 else torch.zeros_like(x))
 
 
 def _flatten(tensors: Iterable[Tensor], group: Group) -> Tensor:
