@@ -88,13 +88,12 @@ class Claim(SphinxDirective):
 
         row, letters, result = (self.options[name] for name in wanted)
         known = self.env.claims.setdefault(self.env.docname, [])
-        repeated = sum(claim["row"] == row for claim in known)
+        # A row may be on trial more than once, in one chapter or in several: each has its own name.
+        earlier = [
+            found for name, found in self.env.claims.items() if name <= self.env.docname
+        ]
+        repeated = sum(claim["row"] == row for found in earlier for claim in found)
         name = f"claim-{row}" + (f"-{repeated + 1}" if repeated else "")
-        for docname, others in self.env.claims.items():
-            if docname != self.env.docname and any(
-                claim["id"] == name for claim in others
-            ):
-                raise self.error(f"row {row} is already on trial in {docname}")
         title, messages = self.state.inline_text(self.arguments[0], self.lineno)
         condition, more = self.state.inline_text(
             self.options.get("condition", ""), self.lineno

@@ -1,0 +1,150 @@
+"""How many bits of random facts fit into a model, a parameter?
+
+    python benchmarks/trials/capacity.py hundred seeds thousand
+
+Models of two blocks learn `Biographies` by heart: two names, then four values of six bits each.
+There is more to be learned than the published two bits a parameter, so that the model is what is
+full, and not the world. An exposure is one epoch; the loss is on the values only. Bits known are
+measured in float32 and after rounding to 8, 4 and 3 bits a weight.
+
+`hundred`: widths 16, 24 and 32, 100 exposures, each at its own rate: three rates, and more until
+the best is not an end. `seeds`: two more seeds of each. `thousand`: width 16 at 1,000 exposures, in
+the same way, and width 24 at 316 exposures, at the rate of 100.
+What would count against 1 and 2 bits a parameter (Allen-Zhu and Li, 2025): values outside of half
+to twice these, at these sizes.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import torch
+from trial import Table
+
+from decoder_only.config import GPTConfig
+from decoder_only.data import IGNORED
+from decoder_only.knowledge import Biographies, quantized
+from decoder_only.model import GPT
+from decoder_only.optimization import (
+    build_optimizers,
+    set_learning_rate,
+    warmup_stable_decay,
+)
+from decoder_only.training import train_step
+
+BATCH, WARMUP = 256, 30
+PEOPLE = {16: 1024, 24: 2048, 32: 3072}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One run, by what sets it apart from the others."""
+
+    d_model: int
+    n_people: int
+    exposures: int
+    learning_rate: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Point):
+    """A run and what came of it: parameters, with and without tables; bits that there are to
+    be known, and that are, in 32 bits a weight and in fewer; the loss in nats a fact."""
+
+    parameters: int
+    in_blocks: int
+    offered: float
+    known: float
+    known_8: float
+    known_4: float
+    known_3: float
+    loss: float
+    processor_seconds: float
+
+
+TABLE = Table("capacity", Point)
+
+
+def arm(d_model: int, exposures: int, rate: float = 1.6e-2) -> Point:
+    sizes = {"d_model": d_model, "n_people": PEOPLE[d_model], "exposures": exposures}
+    return Point(**sizes, learning_rate=rate, seed=0)
+
+
+def hundred() -> Iterator[Point]:
+    yield from TABLE.rates([arm(16, 100), arm(24, 100), arm(32, 100)])
+
+
+def seeds() -> Iterator[Point]:
+    yield from TABLE.seeds([arm(16, 100), arm(24, 100), arm(32, 100)], (1, 2))
+
+
+def thousand() -> Iterator[Point]:
+    yield from TABLE.rates([arm(16, 1000)])
+    yield from TABLE.seeds([arm(16, 1000)], (1, 2))
+    yield arm(24, 316, TABLE.at_best_rate(arm(24, 100)).learning_rate)
+
+
+def settings(point: Point, vocab_size: int) -> GPTConfig:
+    return GPTConfig(
+        vocab_size=vocab_size,
+        context_length=6,
+        d_model=point.d_model,
+        n_layers=2,
+        n_heads=2,
+        positions="rotary",
+        norm="rms",
+        activation="squared_relu",
+        qk_norm=True,
+        bias=False,
+        tied=True,
+        initialization="zero",
+    )
+
+
+def measure(point: Point) -> Row:
+    """Make one run."""
+    began = time.process_time()
+    people = Biographies(point.n_people, seed=point.seed)
+    generator = torch.Generator().manual_seed(point.seed)
+    model = GPT(settings(point, people.vocab_size), generator=generator)
+    optimizers = build_optimizers(
+        model,
+        optimizer="muon",
+        learning_rate=point.learning_rate,
+        weight_decay=0.0,
+    )
+    inputs, targets = people.ids[:, :-1], people.ids[:, 1:].clone()
+    targets[:, 0] = IGNORED
+    per_epoch = point.n_people // BATCH
+    steps = per_epoch * point.exposures
+    shape = {"warmup_steps": WARMUP, "total_steps": steps, "decay_share": 0.5}
+    for step in range(steps):
+        if step % per_epoch == 0:
+            order = torch.randperm(point.n_people, generator=generator)
+        rows = order[step % per_epoch * BATCH :][:BATCH]
+        set_learning_rate(optimizers, warmup_stable_decay(step, **shape))
+        train_step(
+            model, optimizers, inputs[rows], targets[rows], max_gradient_norm=1.0
+        )
+    model.eval()
+    known = people.bits_known(model)
+    rounded = {n: people.bits_known(quantized(model, n)) for n in (8, 4, 3)}
+    n_facts = people.ids[:, 2:].numel()
+    unknown_nats = (people.fact_bits - known) * 0.6931471805599453
+    tables = model.embedding.weight.numel()
+    return Row(
+        **asdict(point),
+        parameters=model.count_parameters(),
+        in_blocks=model.count_parameters() - tables,
+        offered=people.fact_bits,
+        known=round(known),
+        **{f"known_{n}": round(bits) for n, bits in rounded.items()},
+        loss=round(unknown_nats / n_facts, 4),
+        processor_seconds=round(time.process_time() - began, 1),
+    )
+
+
+if __name__ == "__main__":
+    experiments = {"hundred": hundred, "seeds": seeds, "thousand": thousand}
+    TABLE.make(measure, experiments, packages=("torch", "numpy"))
