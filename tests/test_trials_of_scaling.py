@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from ladder import unchecked
 
 from decoder_only.scaling import count_parameters
 from decoder_only.stored import load_runs
@@ -71,4 +72,6 @@ def test_a_run_gives_its_row_again(trial):
         learning_rate=float(run["learning_rate"]),
         seed=1,
     )
-    assert widths.measure(point).loss == pytest.approx(run["loss"], abs=0.02)
+    with unchecked():  # thousands of stories are told
+        again = widths.measure(point)
+    assert again.loss == pytest.approx(run["loss"], abs=0.02)
