@@ -44,6 +44,7 @@ CHAPTERS = {
     "planning": "scaling",
     "scaling": "scaling",
     "encoders": "encoders",
+    "finetuning": "finetuning",
     "parallelism": "parallelism",
     "interpretation": "interpretation",
     "knowledge": "knowledge",
