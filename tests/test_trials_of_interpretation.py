@@ -1,10 +1,7 @@
-"""The trial of chapter 14: whole, told how it was made, and paired over seeds."""
-
-import json
+"""The trial of chapter 14: whole, and paired over seeds."""
 
 import numpy as np
 
-from decoder_only import stored
 from decoder_only.stored import load_runs
 from decoder_only.stories.exact import KINDS
 
@@ -28,9 +25,3 @@ def test_no_excess_is_negative_and_each_falls():
         assert len(np.unique(own["entropy"])) == 1  # the same stories for all runs
         first, last = own[own["step"] == 0], own[own["step"] == 512]
         assert last["excess"].max() < 0.1 * first["excess"].min()
-
-
-def test_it_is_told_how_the_table_was_made():
-    path = stored.FOLDER / "trials" / "kinds_learned.json"
-    about = json.loads(path.read_text(encoding="utf-8"))
-    assert "benchmarks/trials/kinds_learned.py" in about["provenance"]["command"]
