@@ -362,12 +362,12 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     device = DEVICES.get(chosen.get("--gpu"), device)
     n_devices, law = chosen.get("--count", 8), chosen.get("--law", "besiroglu2024")
     layouts = {"dp=8,tp=4": (32, 4), "tp=4": (8, 4), "dp=16": (16, 1)}
-    n_devices, each = layouts.get(chosen.get("--parallel"), (n_devices, 1))
+    n_devices, group = layouts.get(chosen.get("--parallel"), (n_devices, 1))
     plan = planning.plan_training(
         PUBLISHED[law],
         device,
         n_devices=n_devices,
-        tensor_parallel=each,
+        tensor_parallel=group,
         network=1e9 * chosen.get("--network", 50),
         utilization=chosen.get("--utilization", 0.4),
         context_length=chosen.get("--context-length", 2048),
@@ -391,15 +391,15 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     assert rows["Memory"][0] == (
         f"{short(sum(plan.memory.values()), 'B')} of {short(device.memory, 'B')} on each "
         f"device, sequences at a time: {plan.batch_size}"
-        + (f" for {each}" * (each > 1))
+        + (f" for {group}" * (group > 1))
     )
     if n_devices == 1:
         assert "Network" not in rows
     else:
-        layout = f"dp={n_devices // each}, tp={each}"
+        layout = f"dp={n_devices // group}, tp={group}"
         said = f"{layout}: devices compute {plan.computing:.0%} of the time"
         assert rows["Network"][0] == said
-        for name, p in (("matrices", each), ("state", n_devices // each)):
+        for name, p in (("matrices", group), ("state", n_devices // group)):
             part = plan.paces[name] / plan.paces["computing"]
             speed = short(plan.speeds[name], "B")
             said = f"{name} over {p} at {speed}/s: {part:.0%} of the computing, "
@@ -409,7 +409,7 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
         assert size in below
     for way in ({"compiled": True}, {"recompute": True}, {"loss_slices": 8}):
         assert short(plan.memory_if(**way), "B") in below
-    assert ("FSDP" in below) == (n_devices > 1 and each == 1)
+    assert ("FSDP" in below) == (n_devices > 1 and group == 1)
     stored = (short(n * plan.n_parameters, "B") for n in (4, 12))
     assert rows["Disk"][0] == "weights {}, a saved state {}".format(*stored)
     assert rows["Loss"][0] == f"{plan.loss:.2f} nats per token"
@@ -492,7 +492,7 @@ def test_a_plan_says_who_chose_size_and_tokens(words, split, capfd):
             "n_devices=8 cannot work: it must be a multiple of the 3",
         ),
         (["--parallel", "dp=0,tp=4"], "n_devices=0 cannot work"),
-        (["--parallel", "dp=8,tp=0"], "tensor_parallel=0 cannot work"),
+        (["--parallel", "dp=8,tp=0"], "n_devices=0 cannot work"),
         (
             ["--parallel", "dp=8,tp=4", "--count", "8"],
             "--count 8 is not --parallel dp=8,tp=4, which are 32 devices; leave one out",
