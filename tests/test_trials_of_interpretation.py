@@ -1,11 +1,7 @@
-"""The trials of chapter 14: whole, told how they were made, and paired over seeds."""
-
-import json
+"""The trials of chapter 14: whole, and paired over seeds."""
 
 import numpy as np
-import pytest
 
-from decoder_only import stored
 from decoder_only.stored import load_runs
 from decoder_only.stories.exact import KINDS
 
@@ -29,13 +25,6 @@ def test_no_excess_is_negative_and_each_falls():
         assert len(np.unique(own["entropy"])) == 1  # the same stories for all runs
         first, last = own[own["step"] == 0], own[own["step"] == 512]
         assert last["excess"].max() < 0.1 * first["excess"].min()
-
-
-@pytest.mark.parametrize("name", ["kinds_learned", "induction"])
-def test_it_is_told_how_the_table_was_made(name):
-    path = stored.FOLDER / "trials" / f"{name}.json"
-    about = json.loads(path.read_text(encoding="utf-8"))
-    assert f"benchmarks/trials/{name}.py" in about["provenance"]["command"]
 
 
 def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
