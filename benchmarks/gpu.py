@@ -1,4 +1,4 @@
-"""On one GPU, in 25 minutes: speed beside nanoGPT, memory beside its count, AdamW beside Muon.
+"""On a GPU, in 25 minutes: speed beside nanoGPT, memory beside its count, AdamW beside Muon.
 
     python benchmarks/gpu.py --nanogpt NANOGPT_FOLDER --text tinyshakespeare.txt
     python benchmarks/gpu.py --parts throughput memory ...     a choice of parts
@@ -15,6 +15,8 @@ Its parts, each a few minutes:
 - decoding: tokens per second of `generate` in 16 bits, compiled, against the memory's bandwidth.
 - optimizers: the modern small model on the stories, AdamW and Muon over the same tokens; losses.
 - shakespeare: the recipe `shakespeare-gpu`; nats per character over the whole validation set.
+- devices: on two GPUs or more, the divisions of chapter 13: their losses beside those of one
+  device, tokens per second, bytes sent against their formula; see `several_gpus.py`.
 - profile: which kernels a step spends its time in, as a text beside the results.
 
 Results are printed, and written to `benchmarks/results/gpu.json` part by part, so that a run that
@@ -33,6 +35,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import several_gpus
 import torch
 import tyro
 from provenance import collect, write_results
@@ -40,6 +43,7 @@ from provenance import collect, write_results
 from decoder_only import GPT, GPTConfig, recipes, training
 from decoder_only.data import Corpus, story_corpora
 from decoder_only.engine import hardware
+from decoder_only.engine.collectives import launch
 from decoder_only.engine.distributed import ALONE
 from decoder_only.engine.monitor import flops_per_token
 from decoder_only.generation import generate
@@ -51,7 +55,13 @@ from decoder_only.training import TrainConfig, train
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
 Part = Literal[
-    "throughput", "memory", "decoding", "optimizers", "shakespeare", "profile"
+    "throughput",
+    "memory",
+    "decoding",
+    "optimizers",
+    "shakespeare",
+    "devices",
+    "profile",
 ]
 PARTS: tuple[Part, ...] = Part.__args__
 TINY = {"d_model": 32, "n_layers": 2, "n_heads": 2, "context_length": 64}
@@ -379,6 +389,18 @@ def shakespeare(bench: Bench) -> list[Row]:
         row = {"seed": seed, "nats per character": round(nats, 4)}
         rows.append(told(**row, seconds=round(history.seconds, 1)))
     return rows
+
+
+def devices(bench: Bench) -> list[Row]:
+    """A process for each GPU; two on the CPU in a dry run."""
+    n = 2 if bench.dry_run else torch.cuda.device_count()
+    if n < 2:
+        print(f"devices: left out, for want of two CUDA devices; there is {n}")
+        return []
+    where = {"device": "cpu" if bench.dry_run else "cuda", "timeout": 600.0}
+    settings = {"processes": True, "native": True, **where}
+    rows, *_ = launch(several_gpus.measure, n, bench.dry_run, **settings)
+    return [told(devices=n, **row) for row in rows]
 
 
 def profile(bench: Bench) -> list[Row]:

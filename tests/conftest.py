@@ -1,9 +1,11 @@
 """What all tests share. Set before torch or a kernel starts, so that both obey."""
 
+import importlib
 import os
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,6 +22,18 @@ os.environ.pop("MPLBACKEND", None)
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+@pytest.fixture
+def trial(monkeypatch):
+    """Imports a trial by its name. No other test finds what it brought along."""
+    folder = ROOT / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder / "trials"))
+    monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
+    yield importlib.import_module
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(folder)):
+            sys.modules.pop(name)
 
 
 def pytest_terminal_summary(terminalreporter):

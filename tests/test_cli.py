@@ -351,6 +351,9 @@ def told(capfd, *words) -> dict[str, list[str]]:
         (("--params", "1_000M", "--hours", 5), {"parameters": 1e9, "hours": 5.0}),
         (("--tokens", "0.02T", "--flops", "1e20"), {"tokens": 2e10, "flops": 1e20}),
         (("--context-length", 512, "--hours", 1), {"hours": 1.0}),
+        (("--hours", 9, "--parallel", "dp=8,tp=4"), {"hours": 9.0}),
+        (("--hours", 9, "--parallel", "tp=4"), {"hours": 9.0}),
+        (("--hours", 9, "--parallel", "dp=16", "--network", 12.5), {"hours": 9.0}),
     ],
 )
 def test_a_plan_says_what_the_counts_say(words, asked, capfd):
@@ -358,10 +361,14 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     device = DEVICES[{"a100-80gb": "A100 80GB"}.get(chosen.get("--gpu"), "H100")]
     device = DEVICES.get(chosen.get("--gpu"), device)
     n_devices, law = chosen.get("--count", 8), chosen.get("--law", "besiroglu2024")
+    layouts = {"dp=8,tp=4": (32, 4), "tp=4": (8, 4), "dp=16": (16, 1)}
+    n_devices, group = layouts.get(chosen.get("--parallel"), (n_devices, 1))
     plan = planning.plan_training(
         PUBLISHED[law],
         device,
         n_devices=n_devices,
+        tensor_parallel=group,
+        network=1e9 * chosen.get("--network", 50),
         utilization=chosen.get("--utilization", 0.4),
         context_length=chosen.get("--context-length", 2048),
         **asked,
@@ -384,13 +391,25 @@ def test_a_plan_says_what_the_counts_say(words, asked, capfd):
     assert rows["Memory"][0] == (
         f"{short(sum(plan.memory.values()), 'B')} of {short(device.memory, 'B')} on each "
         f"device, sequences at a time: {plan.batch_size}"
+        + (f" for {group}" * (group > 1))
     )
+    if n_devices == 1:
+        assert "Network" not in rows
+    else:
+        layout = f"dp={n_devices // group}, tp={group}"
+        said = f"{layout}: devices compute {plan.computing:.0%} of the time"
+        assert rows["Network"][0] == said
+        for name, p in (("matrices", group), ("state", n_devices // group)):
+            part = plan.paces[name] / plan.paces["computing"]
+            speed = short(plan.speeds[name], "B")
+            said = f"{name} over {p} at {speed}/s: {part:.0%} of the computing, "
+            assert any(row.startswith(said) for row in rows["Network"]) == (p > 1)
     below = " ".join(rows["Memory"][1:])
     for size in memory.values():
         assert size in below
     for way in ({"compiled": True}, {"recompute": True}, {"loss_slices": 8}):
         assert short(plan.memory_if(**way), "B") in below
-    assert ("FSDP" in below) == (n_devices > 1)
+    assert ("FSDP" in below) == (n_devices > 1 and group == 1)
     stored = (short(n * plan.n_parameters, "B") for n in (4, 12))
     assert rows["Disk"][0] == "weights {}, a saved state {}".format(*stored)
     assert rows["Loss"][0] == f"{plan.loss:.2f} nats per token"
@@ -422,6 +441,13 @@ def test_a_plan_ends_with_the_command_that_trains_it(gpu, count, capfd):
     assert GPTConfig(**recipe.model) == plan.config
     wanted = TrainConfig(**recipe.training | plan.training)
     assert TrainConfig(**recipe.training) == wanted
+
+
+def test_a_plan_that_no_command_trains_says_so(capfd):
+    assert run("plan", "--parallel", "dp=2,tp=4", "--hours", 9) == 0
+    said = capfd.readouterr().out
+    assert "No command trains it: " in said
+    assert "torchrun" not in said
 
 
 def test_without_a_budget_a_day_is_planned(capfd):
@@ -460,6 +486,17 @@ def test_a_plan_says_who_chose_size_and_tokens(words, split, capfd):
         (["--hours", "1e300"], "parameters cannot be planned; stay below 1e15"),
         (["--hours", "0"], "hours=0.0 cannot work"),
         (["--count", "0"], "cannot work: it must be above 0"),
+        (["--parallel", "pp=4"], "--parallel pp=4 is no layout; write dp=8,tp=4"),
+        (
+            ["--parallel", "tp=3"],
+            "n_devices=8 cannot work: it must be a multiple of the 3",
+        ),
+        (["--parallel", "dp=0,tp=4"], "n_devices=0 cannot work"),
+        (["--parallel", "dp=8,tp=0"], "n_devices=0 cannot work"),
+        (
+            ["--parallel", "dp=8,tp=4", "--count", "8"],
+            "--count 8 is not --parallel dp=8,tp=4, which are 32 devices; leave one out",
+        ),
         (
             ["--utilization", "40"],
             "utilization=40.0 cannot work: it must be above 0, and 1",

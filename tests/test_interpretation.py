@@ -11,13 +11,16 @@ from ladder import unchecked
 from torch.testing import assert_close
 
 from decoder_only import GPT, GPTConfig, multihead
+from decoder_only.attention import attend_explicitly
 from decoder_only.interpretation import (
     ExcessByKind,
     RepeatedChains,
+    additions,
     attention_maps,
     fit_probe,
     lens,
     replaced,
+    rewired,
     streams,
     without_head,
 )
@@ -84,15 +87,15 @@ def test_what_two_choices_cost_is_told_apart():
         "template", ((0.25, exact.Settled("template", 0)), (0.75, inside))
     )
     q = torch.tensor([[0.25, 0.15, 0.45, 0.15]])
-    template, name = (
-        ExcessByKind([tree])(q.log())[0, KINDS.index(kind)].item()
-        for kind in ("template", "name")
-    )
+    outside, within = ExcessByKind([tree])(q.log())[0]
+    template, name = (KINDS.index(kind) for kind in ("template", "name"))
     can_follow = 0.85
     outer = 0.25 * math.log(0.25 / (0.25 / can_follow))
     outer += 0.75 * math.log(0.75 / (0.6 / can_follow))
-    assert template == pytest.approx(outer - math.log(can_follow))
-    assert name == pytest.approx(
+    assert outside[template].item() == pytest.approx(-math.log(can_follow))
+    assert outside.sum() == outside[template]
+    assert within[template].item() == pytest.approx(outer)
+    assert within[name].item() == pytest.approx(
         0.75 * (0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75))
     )
 
@@ -110,6 +113,9 @@ def test_along_stories_it_is_the_divergence_from_the_exact_distribution():
         tokens, p = list(chances), torch.tensor([*chances.values()])
         divergence = (p * (p.log() - log_q[row, tokens])).sum()
         assert parts[row].sum().item() == pytest.approx(divergence.item(), rel=1e-4)
+    # What is certain can only be missed by what cannot follow.
+    certain = [isinstance(tree, exact.Settled) for tree in found]
+    assert parts[certain, 1].abs().max() < 1e-9 < parts[certain, 0].sum()
     with unchecked(), pytest.raises(ValueError, match="a row for a tree"):
         ExcessByKind(found)(log_q[1:])
 
@@ -185,6 +191,55 @@ def test_without_a_head_its_own_part_is_the_mean_over_the_batch():
             assert_close(model(ids), whole)
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"positions": "rotary", "qk_norm": True, "n_kv_heads": 1}]
+)
+def test_what_the_parts_add_is_the_stream(settings):
+    model = tiny(**settings)
+    ids = torch.randint(V, (2, 9), generator=seeded(3))
+    parts = additions(model, ids)
+    assert parts.shape == (1 + 3 * (2 + 1), 2, 9, 16)
+    for layer, stream in enumerate(streams(model, ids)):
+        assert_close(parts[: 1 + 3 * layer].sum(0), stream)
+    with pytest.raises(ValueError, match="norm_position='post' cannot work"):
+        additions(tiny(norm_position="post"), ids)
+
+
+@pytest.mark.parametrize("part", ["query", "key", "value"])
+def test_a_rewired_head_reads_another_stream_and_nobody_else_does(part):
+    model = tiny(positions="rotary")
+    one, two = torch.randint(V, (2, 1, 9), generator=seeded(3))
+    layer, h = 1, 1
+    block = model.blocks[layer]
+    with torch.no_grad():
+        mine, other = (streams(model, ids)[layer] for ids in (one, two))
+        own, their = (
+            dict(
+                zip(
+                    ("query", "key", "value"),
+                    block.attention.project(block.attention_norm(x)),
+                    strict=True,
+                )
+            )
+            for x in (mine, other)
+        )
+        own[part] = own[part].clone()
+        own[part][:, h] = their[part][:, h]
+        heads = attend_explicitly(own["query"], own["key"], own["value"])
+        wanted = block.attention.output(heads.transpose(1, 2).flatten(2))
+        found = []
+        handle = block.attention.register_forward_hook(
+            lambda part, args, out: found.append(out)
+        )
+        with rewired(model, (layer, h), part, lambda x: other):
+            changed = model(one)
+        handle.remove()
+        assert_close(found[0], wanted)
+        assert (changed - model(one)).abs().max() > 1e-3
+        with rewired(model, (layer, h), part, lambda x: x):
+            assert_close(model(one), model(one))
+
+
 # ------------------------------------------------------------------------------- probes, chains
 
 
@@ -228,13 +283,37 @@ def test_chains_repeat_and_their_predictions_are_exact():
             for n in range(7):
                 key = tuple(whole[:n])
                 weights[key] = weights.get(key, 0.0) + p
-    found = source.predictions(ids, "copying")
+    found = source.predictions(ids, "truth")
+    bigram = source.predictions(ids, "bigram")
+    whole = {before: p for before, p in weights.items() if len(before) == 6}
     for row in range(20):
         for s in range(5):
             before = tuple(ids[row, : s + 1].tolist())
+            alike = {key: p for key, p in whole.items() if key[s] == before[-1]}
             for v in range(4):
                 p = weights.get((*before, v), 0.0) / weights[before]
                 assert found[row, s, v].item() == pytest.approx(p, abs=1e-9)
+                # Of the bigram: over all sequences with this token at this place.
+                p = sum(p for key, p in alike.items() if key[s + 1] == v)
+                p /= sum(alike.values())
+                assert bigram[row, s, v].item() == pytest.approx(p, abs=1e-9)
+
+
+def test_copying_says_what_followed_the_last_token_before():
+    source = RepeatedChains(4, periods=range(3, 5), length=8, seed=1)
+    assert source.late == slice(4, 7)
+    ids = torch.tensor([[0, 1, 0, 2, 0, 1, 0, 2], [3, 1, 2, 3, 1, 2, 3, 1]])
+    found = source.predictions(ids, "copying")
+    assert_close(found[:, :4], source.predictions(ids, "bigram")[:, :4])
+    half = torch.tensor([0.0, 0.5, 0.5, 0.0]).double()
+    assert_close(found[0, 4], half)  # 0 was followed by 1 and by 2
+    assert_close(found[0, 6, 1].item(), 2 / 3)
+    assert found[1, 4:7].argmax(-1).tolist() == [2, 3, 1]
+    seen = source.predictions(ids, "seen")
+    bigram = source.predictions(ids, "bigram")
+    assert_close(seen[:, :4], bigram[:, :4])
+    wanted = bigram[1, 5] * torch.tensor([0, 1, 1, 1])  # 0 has not come
+    assert_close(seen[1, 5], wanted / wanted.sum())
 
 
 def test_the_simpler_strategies_do_worse_in_their_order():

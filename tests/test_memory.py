@@ -4,7 +4,7 @@ import gc
 
 import torch
 
-from decoder_only.engine.memory import Allocations
+from decoder_only.engine.memory import Allocations, held_bytes
 
 
 def test_what_is_held_is_counted_and_what_is_freed_is_not():
@@ -36,3 +36,8 @@ def test_memory_that_was_let_go_of_does_not_count():
         x = torch.ones(100)
     x.untyped_storage().resize_(0)
     assert allocations.alive == 0
+
+
+def test_memory_that_tensors_share_counts_once():
+    x = torch.ones(100)
+    assert held_bytes([x, x[:10], torch.ones(5)]) == 400 + 20

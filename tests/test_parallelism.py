@@ -9,10 +9,11 @@ import torch
 import torch.distributed as dist
 from ladder import build, compare, normal, results
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from decoder_only.attention import attend_explicitly
 from decoder_only.engine.collectives import Group, launch
-from decoder_only.engine.memory import Allocations
+from decoder_only.engine.memory import Allocations, held_bytes
 from decoder_only.lm_head import next_token_loss
 from decoder_only.parallelism import (
     DataParallel,
@@ -64,6 +65,11 @@ every_shape = pytest.mark.parametrize(
     "shape", [{}, MODERN, OLD], ids=["gpt2", "modern", "post-norm"]
 )
 every_size = pytest.mark.parametrize("n", [2, 4])
+every_way = pytest.mark.parametrize(
+    "way",
+    [{}, {"sequence": True}, {"sequence": True, "regather": False}],
+    ids=["tensor", "sequence", "inputs kept"],
+)
 
 
 def make(dtype=torch.float64, **shape):
@@ -103,19 +109,30 @@ def adamw(parameters):
 
 @every_size
 @every_shape
-@pytest.mark.parametrize("sequence", [False, True], ids=["tensor", "sequence"])
-def test_divided_matrices_have_the_loss_and_the_gradients_of_whole_ones(
-    n, shape, sequence
-):
+@every_way
+def test_divided_matrices_have_the_loss_and_the_gradients_of_whole_ones(n, shape, way):
+    """And send what the formula says, in numbers of eight bytes and not four."""
+
+    shape = {**shape, "n_layers": 4 // n}  # many devices send many messages
+
     def run(group):
-        model = TensorParallel(make(**shape), group, sequence=sequence)
+        model = TensorParallel(make(**shape), group, **way)
         loss = model(*batch())
         loss.backward()
-        return {"loss": loss.detach(), **model.whole(lambda p: p.grad)}
+        sent = {name: size for name, size in group.sent.items() if size}
+        layout = {name: (p.grad, dim) for name, (p, dim) in model.layout.items()}
+        return {"loss": (loss.detach(), None), **layout}, sent
 
     truth = alone(**shape)
-    for found in launch(run, n):
-        compare("many devices", found, truth)
+    formula = tensor_parallel_bytes(make(**shape).config, B, S, n, **way)
+    for rank, (found, sent) in enumerate(launch(run, n)):
+        mine = {
+            name: truth[name] if dim is None else truth[name].chunk(n, dim)[rank]
+            for name, (_, dim) in found.items()
+        }
+        compare("many devices", {name: x for name, (x, _) in found.items()}, mine)
+        assert set(mine) == set(truth)
+        assert sent == {name: 2 * size for name, size in formula.items() if size}
 
 
 def test_what_is_gathered_again_changes_no_gradient():
@@ -124,7 +141,8 @@ def test_what_is_gathered_again_changes_no_gradient():
         model(*batch()).backward()
         return model.whole(lambda p: p.grad)
 
-    for kept, again in zip(*(launch(run, 2, r) for r in (False, True)), strict=True):
+    found = (launch(run, 2, regather, native=True) for regather in (False, True))
+    for kept, again in zip(*found, strict=True):
         for name, gradient in kept.items():
             assert torch.equal(gradient, again[name])
 
@@ -137,7 +155,7 @@ def test_targets_to_ignore_do_not_count():
     def run(group):
         return TensorParallel(make(), group)(ids, targets).detach()
 
-    for found in launch(run, 2):
+    for found in launch(run, 2, native=True):
         torch.testing.assert_close(found, truth, rtol=1e-12, atol=0)
 
 
@@ -149,7 +167,7 @@ def test_logits_of_any_size_have_a_loss():
     def run(group):
         return vocabulary_loss(logits.chunk(2, -1)[group.rank], targets, group)
 
-    for found in launch(run, 2):
+    for found in launch(run, 2, native=True):
         torch.testing.assert_close(found, truth, rtol=1e-12, atol=0)
 
 
@@ -162,7 +180,7 @@ def test_a_device_holds_its_part_and_gives_back_the_whole():
     whole = dict(make().named_parameters())
     vectors = [p for name, p in whole.items() if held_by_all(name)]
     divided = sum(p.numel() for name, p in whole.items() if not held_by_all(name))
-    for held, found in launch(run, 4):
+    for held, found in launch(run, 4, native=True):
         assert held == divided / 4 + sum(p.numel() for p in vectors)
         assert list(found) == list(whole)
         for name, p in whole.items():
@@ -201,28 +219,19 @@ def test_a_length_that_does_not_divide_is_refused():
         launch(run, 2)
 
 
-# --------------------------------------------------------------------------------- bytes sent
+# --------------------------------------------------------------------------------- bytes held
 
 
-@every_size
-@pytest.mark.parametrize(
-    "way", [{}, {"sequence": True}, {"sequence": True, "regather": False}]
-)
-@every_shape
-def test_bytes_sent_are_those_of_the_formula(n, way, shape):
-    def run(group):
-        model = TensorParallel(make(torch.float32, **shape), group, **way)
-        model(*batch()).backward()
-        return {name: size for name, size in group.sent.items() if size}
-
-    config = make(**shape).config
-    expected = tensor_parallel_bytes(config, B, S, n, **way)
-    expected = {name: size for name, size in expected.items() if size}
-    for sent in launch(run, n):
-        assert sent == expected
+@pytest.fixture(scope="module")
+def few_objects():
+    """What exists already need not be looked through by each collection."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
-def held_bytes(model, *inputs) -> int:
+def kept_bytes(model, *inputs) -> int:
     """Bytes that a forward pass leaves alive for the backward pass."""
     with Allocations() as allocations:
         loss = model(*inputs)
@@ -233,10 +242,8 @@ def held_bytes(model, *inputs) -> int:
 
 
 @pytest.mark.parametrize("n", [1, 4])
-@pytest.mark.parametrize(
-    "way", [{}, {"sequence": True}, {"sequence": True, "regather": False}]
-)
-def test_bytes_held_for_backward_are_those_of_the_formula(n, way):
+@every_way
+def test_bytes_held_for_backward_are_those_of_the_formula(few_objects, n, way):
     """Per block, as the difference of two depths: the ends of the model are not counted."""
 
     def run(group):
@@ -244,12 +251,12 @@ def test_bytes_held_for_backward_are_those_of_the_formula(n, way):
         for n_layers in (1, 2):
             model = make(torch.float32, n_layers=n_layers)
             model = TensorParallel(model, group, **way)
-            found.append(held_bytes(model, *batch()))
+            found.append(kept_bytes(model, *batch()))
         return found[1] - found[0]
 
     one, two = (make(n_layers=n_layers).config for n_layers in (1, 2))
     expected = [activation_bytes_each(config, B, S, n, **way) for config in (one, two)]
-    assert launch(run, n) == [expected[1] - expected[0]] * n
+    assert launch(run, n, native=True) == [expected[1] - expected[0]] * n
 
 
 # ------------------------------------------------------------------------- the batch, the state
@@ -259,8 +266,12 @@ def ten_steps(step, model) -> list[float]:
     return [step(model, *batch(seed)).item() for seed in range(10)]
 
 
-def one_device() -> tuple[list[float], dict[str, Tensor]]:
-    model = make()
+SHALLOW = {"n_layers": 1, "bias": False}  # fewer parameters, hence fewer messages
+DEEP = {"n_layers": 4, "tied": False}
+
+
+def one_device(**shape) -> tuple[list[float], dict[str, Tensor]]:
+    model = make(**shape)
     optimizer = adamw(model.parameters())
 
     def step(model, ids, targets):
@@ -274,7 +285,7 @@ def one_device() -> tuple[list[float], dict[str, Tensor]]:
 
 
 def by_tensor(group: Group, *, sequence: bool = False):
-    model = TensorParallel(make(), group, sequence=sequence)
+    model = TensorParallel(make(**SHALLOW), group, sequence=sequence)
     optimizer = adamw(model.parameters())
 
     def step(model, ids, targets):
@@ -288,7 +299,7 @@ def by_tensor(group: Group, *, sequence: bool = False):
 
 
 def by_data(group: Group, *, bucket_bytes: int = 500, micro_batches: int = 1):
-    model = make()
+    model = make(**SHALLOW)
     parallel = DataParallel(model, group, bucket_bytes=bucket_bytes)
     assert (len(parallel.buckets) > 3) == (bucket_bytes == 500)
     optimizer = adamw(model.parameters())
@@ -317,7 +328,7 @@ def by_data(group: Group, *, bucket_bytes: int = 500, micro_batches: int = 1):
 
 
 def by_state(group: Group, *, stage: int):
-    model = make()
+    model = make(**SHALLOW)
     optimizer = ShardedOptimizer(model.parameters(), group, adamw)
 
     def step(model, ids, targets):
@@ -337,7 +348,7 @@ def by_state(group: Group, *, stage: int):
 
 
 def fully(group: Group):
-    model = fully_shard(make(), group)
+    model = fully_shard(make(**SHALLOW), group)
     optimizer = adamw(model.parameters())
 
     def step(model, ids, targets):
@@ -353,7 +364,7 @@ def fully(group: Group):
 def on_a_grid(group: Group):
     """Rows of two divide the matrices and the sequence, columns the batch."""
     inner, outer = group.split(2)
-    model = TensorParallel(make(), inner, sequence=True)
+    model = TensorParallel(make(**SHALLOW), inner, sequence=True)
     parallel = DataParallel(model, outer)
     optimizer = adamw(model.parameters())
 
@@ -368,23 +379,75 @@ def on_a_grid(group: Group):
     return ten_steps(step, model), model.whole()
 
 
+def in_stages(group: Group, *, order):
+    """Of an untied model of four blocks, in two micro-batches; each device has its weights."""
+    model = make(**DEEP)
+    stage = Stage(model, group.rank, group.size)
+    optimizer, losses = adamw(stage.parameters()), []
+    for seed in range(10):
+        ids, targets = (x.chunk(2) for x in batch(seed))
+
+        def loss_function(logits, m, targets=targets):
+            return next_token_loss(logits, targets[m])
+
+        tasks = order(group.size, 2)[group.rank]
+        losses.append(run_stage(stage, tasks, group, ids, loss_function))
+        optimizer.step()
+        optimizer.zero_grad()
+    mine = {id(p) for p in stage.parameters()}
+    weights = {k: p.detach() for k, p in model.named_parameters() if id(p) in mine}
+    return losses, weights
+
+
+def by_pytorch(group: Group, *, way: str):
+    batches = [batch(seed) for seed in range(10)]
+    return train_with_pytorch(group, make(**SHALLOW), batches, adamw, way=way)
+
+
 WAYS = {
     "tensor": by_tensor,
     "sequence": partial(by_tensor, sequence=True),
     "data": by_data,
-    "data, one bucket, micro-batches": partial(
-        by_data, bucket_bytes=10**9, micro_batches=1
-    ),
+    "data, one bucket": partial(by_data, bucket_bytes=10**9),
     "ZeRO 1": partial(by_state, stage=1),
     "ZeRO 2": partial(by_state, stage=2),
     "ZeRO 3": fully,
-    "grid": on_a_grid,
 }
+PIPELINES = {
+    "GPipe": partial(in_stages, order=gpipe),
+    "1F1B": partial(in_stages, order=one_forward_one_backward),
+}
+# Of all four devices; PyTorch's through torch.distributed's own group, which is theirs.
+OF_FOUR = {
+    **{name: WAYS[name] for name in ("tensor", "ZeRO 3")},
+    "grid": on_a_grid,
+    "DTensor": partial(by_pytorch, way="tensor"),
+    "FSDP2": partial(by_pytorch, way="sharded"),
+}
+
+
+def in_processes(group: Group) -> dict:
+    """What every way found among all, and what it found in this device's row of two.
+
+    A process costs more to start than to use, so four are started once. The rows share the work.
+    """
+    row, _ = group.split(2)
+    ways = {**WAYS, **PIPELINES}
+    found = {(4, name): way(group) for name, way in {**OF_FOUR, **PIPELINES}.items()}
+    for number, (name, way) in enumerate(ways.items()):
+        if number % 2 == group.rank // 2:
+            found[2, name] = way(row)
+    return found
+
+
+@pytest.fixture(scope="module")
+def by_processes():
+    return launch(in_processes, 4, processes=True, native=True)
 
 
 @pytest.fixture(scope="module")
 def truth():
-    return one_device()
+    return one_device(**SHALLOW)
 
 
 def assert_same_run(found, truth):
@@ -396,41 +459,24 @@ def assert_same_run(found, truth):
         torch.testing.assert_close(weights[name], x, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_ten_steps_on_two_devices_end_where_one_does(truth, way):
-    for found in launch(WAYS[way], 2):
-        assert_same_run(found, truth)
-
-
-def by_pytorch(group: Group, *, way: str):
-    batches = [batch(seed) for seed in range(10)]
-    return train_with_pytorch(group, make(), batches, adamw, way=way)
-
-
-PYTORCH = {
-    "DTensor": partial(by_pytorch, way="tensor"),
-    "FSDP2": partial(by_pytorch, way="sharded"),
-}
-
-
-# A process costs more to start than to use: each number of them is started once.
-IN_PROCESSES = {
-    2: ("sequence", "data", "DTensor", "FSDP2"),
-    4: ("tensor", "ZeRO 3", "grid"),
-}
-
-
-def in_processes(group: Group) -> dict:
-    ways = {**WAYS, **PYTORCH}
-    return {name: ways[name](group) for name in IN_PROCESSES[group.size]}
+@pytest.mark.parametrize(
+    ("n", "way"), [*((2, way) for way in WAYS), *((4, way) for way in OF_FOUR)]
+)
+def test_ten_steps_in_processes_end_where_one_process_does(by_processes, truth, n, way):
+    found = [each[n, way] for each in by_processes if (n, way) in each]
+    assert len(found) == n
+    for each in found:
+        assert_same_run(each, truth)
 
 
 @every_size
-def test_ten_steps_in_processes_end_where_one_process_does(truth, n):
-    for ways in launch(in_processes, n, processes=True, native=n == 4):
-        assert set(ways) == set(IN_PROCESSES[n])
-        for each in ways.values():
-            assert_same_run(each, truth)
+@pytest.mark.parametrize("order", PIPELINES)
+def test_ten_steps_in_stages_end_where_one_process_does(by_processes, n, order):
+    found = [each[n, order] for each in by_processes if (n, order) in each]
+    assert len(found) == n
+    weights = [weight for _, held in found for weight in held.items()]
+    assert len(weights) == len(dict(weights)), "no two stages hold the same"
+    assert_same_run((found[-1][0], dict(weights)), one_device(**DEEP))
 
 
 def test_micro_batches_are_summed_before_anything_is_sent(truth):
@@ -438,11 +484,10 @@ def test_micro_batches_are_summed_before_anything_is_sent(truth):
         found = by_data(group, bucket_bytes=10**9, micro_batches=2)
         return found, group.n_calls["all-reduce"]
 
-    n_parameters = len(list(make().parameters()))
     for found, n_calls in launch(run, 2):
         assert_same_run(found, truth)
-        # The first values of each parameter; then per step one bucket, and the loss.
-        assert n_calls == n_parameters + 10 * 2
+        # The first device's values; then per step one bucket, and the loss.
+        assert n_calls == 1 + 10 * 2
 
 
 def test_all_begin_with_the_weights_of_the_first():
@@ -457,18 +502,88 @@ def test_all_begin_with_the_weights_of_the_first():
             assert torch.equal(found[name], x)
 
 
+def one_step() -> dict[str, Tensor]:
+    model = make()
+    optimizer = adamw(model.parameters())
+    loss_of(model, *batch()).backward()
+    optimizer.step()
+    return model.state_dict()
+
+
+def assert_one_step(weights: dict[str, Tensor]) -> None:
+    for name, x in one_step().items():
+        torch.testing.assert_close(weights[name], x, rtol=1e-9, atol=1e-9)
+
+
 @every_size
 def test_data_parallel_sends_the_gradient_twice_but_for_a_share(n):
     def run(group):
-        model = make(torch.float32)
+        model = make()
         parallel = DataParallel(model, group, bucket_bytes=10**9)
         group.sent.clear()
         loss_of(model, *map(partial(mine, group=group), batch())).backward()
         parallel.finish()
-        return dict(group.sent)
+        adamw(model.parameters()).step()
+        return dict(group.sent), model.state_dict()
 
     share = -(-sum(p.numel() for p in make().parameters()) // n)
-    assert launch(run, n) == [{"all-reduce": 2 * (n - 1) * share * 4}] * n
+    for sent, weights in launch(run, n):
+        assert sent == {"all-reduce": 2 * (n - 1) * share * 8}
+        assert_one_step(weights)
+
+
+class Forgetful(torch.nn.Module):
+    """Of whose two maps the loss needs one."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.used(x).sum()
+
+
+@pytest.mark.parametrize("bucket_bytes", [1, 10**9])
+def test_a_parameter_without_a_gradient_is_named(bucket_bytes):
+    def run(group):
+        module = Forgetful()
+        parallel = DataParallel(module, group, bucket_bytes=bucket_bytes)
+        module(torch.ones(3, 2)).backward()
+        parallel.finish()
+
+    said = r"no gradient to average came for unused\.bias, unused\.weight: .* requires_grad_"
+    with pytest.raises(RuntimeError, match=said):
+        launch(run, 2)
+
+
+def test_a_frozen_parameter_has_no_gradient_to_average():
+    def run(group):
+        module = Forgetful()
+        module.unused.requires_grad_(False)
+        parallel = DataParallel(module, group)
+        module(torch.full((3, 2), float(group.rank))).backward()
+        parallel.finish()
+        return module.used.weight.grad.tolist()
+
+    assert launch(run, 2) == [[[1.5, 1.5]]] * 2
+
+
+def test_gradients_are_averaged_once_after_each_backward_pass():
+    def run(group, again):
+        module = torch.nn.Linear(2, 1)
+        parallel = DataParallel(module, group)
+        if again:
+            module(torch.ones(3, 2)).sum().backward()
+        else:
+            with parallel.no_sync():
+                module(torch.ones(3, 2)).sum().backward()
+            parallel.finish()
+        module(torch.ones(3, 2)).sum().backward()
+
+    with pytest.raises(RuntimeError, match=r"second gradient of bias came .* finish"):
+        launch(run, 2, True)
+    with pytest.raises(RuntimeError, match=r"came for bias, weight: .* within no_sync"):
+        launch(run, 2, False)
 
 
 @pytest.mark.parametrize("stage", [1, 2])
@@ -478,22 +593,50 @@ def test_a_sharded_optimizer_sends_as_much_and_holds_less(stage):
     def run(group):
         model = make(torch.float32)
         optimizer = ShardedOptimizer(model.parameters(), group, adamw)
+        weights = [*model.parameters(), optimizer.share]
         loss_of(model, *map(partial(mine, group=group), batch())).backward()
         if stage == 2:
             optimizer.reduce()
-        gradients = [p.grad for p in (*model.parameters(), optimizer.share)]
-        held = {"weights": sum(p.nbytes for p in model.parameters())}
-        held["gradients"] = sum(g.nbytes for g in gradients if g is not None)
+        gradients = [p.grad for p in weights if p.grad is not None]
+        held = {"weights": held_bytes(weights), "gradients": held_bytes(gradients)}
         optimizer.step()
         (means,) = optimizer.optimizer.state.values()
-        held["optimizer"] = means["exp_avg"].nbytes + means["exp_avg_sq"].nbytes
-        return dict(group.sent), held
+        held["optimizer"] = held_bytes([means["exp_avg"], means["exp_avg_sq"]])
+        assert held_bytes(weights) == held["weights"], "as before the step"
+        return dict(group.sent), held, model.state_dict()
 
     n_parameters = sum(p.numel() for p in make().parameters())
     once = (n - 1) * -(-n_parameters // n) * 4
-    for sent, held in launch(run, n):
+    for sent, held, weights in launch(run, n):
         assert sent == {"reduce-scatter": once, "all-gather": once}
         assert held == state_bytes(n_parameters, n, stage)
+        for name, x in one_step().items():
+            torch.testing.assert_close(weights[name], x.float(), rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_padded_is_held_too():
+    def run(group):
+        weight = torch.nn.Parameter(torch.arange(10.0))
+        optimizer = ShardedOptimizer([weight], group, partial(torch.optim.SGD, lr=1.0))
+        weight.grad = torch.ones(10)
+        optimizer.step()
+        return held_bytes([weight, optimizer.share]), weight.tolist()
+
+    wanted = state_bytes(10, 4, 1)["weights"], [float(i) for i in range(-1, 9)]
+    assert launch(run, 4) == [wanted] * 4
+
+
+def test_a_sharded_optimizer_misses_no_gradient():
+    def run(group):
+        weights = [torch.nn.Parameter(torch.ones(shape)) for shape in (2, 3)]
+        optimizer = ShardedOptimizer(weights, group, adamw)
+        weights[1].grad = torch.ones(3)
+        optimizer.step()
+
+    with pytest.raises(
+        RuntimeError, match=r"parameter 0, of shape \(2,\), has no grad"
+    ):
+        launch(run, 2)
 
 
 def test_fully_sharded_gathers_blocks_twice():
@@ -520,6 +663,8 @@ def test_fully_sharded_gathers_blocks_twice():
 
 def test_state_bytes_refuses_another_stage():
     assert state_bytes(10, 4, 0) == {"weights": 40, "gradients": 40, "optimizer": 80}
+    assert state_bytes(10, 4, 1) == {"weights": 48, "gradients": 40, "optimizer": 24}
+    assert state_bytes(10, 4, 2) == {"weights": 48, "gradients": 12, "optimizer": 24}
     assert state_bytes(10, 4, 3) == {"weights": 12, "gradients": 12, "optimizer": 24}
     with pytest.raises(
         ValueError, match="stage=4 cannot work: it must be 0, 1, 2 or 3"
@@ -570,6 +715,30 @@ def test_a_balanced_ring_gives_every_device_the_same_work():
         ValueError, match="length=12 cannot work: it must be a multiple of 8"
     ):
         places(12, 4, balanced=True)
+
+
+@every_size
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_ring_computes_no_tile_that_the_mask_empties(n, balanced):
+    """In tiles of a P-th of the queries and a P-th of the keys, by PyTorch's own count."""
+    length, width = 16, 4
+    tile = 2 * (length // n) ** 2 * width  # operations of one product
+
+    def run(group):
+        sizes = 1, 1, length // n, width
+        parts = [normal(*sizes, seed=3 * group.rank + i) for i in range(3)]
+        counts = []
+        with FlopCounterMode(display=False) as counter:
+            output = ring_attention(*parts, group, balanced=balanced)
+            counts.append(counter.get_total_flops())
+            output.sum().backward()
+        return [
+            counts[0] / 2 / tile,
+            (counter.get_total_flops() - counts[0]) / 5 / tile,
+        ]
+
+    tiles = [(2 * n + 1) / 4 if balanced else rank + 1 for rank in range(n)]
+    assert launch(run, n) == [[each, each] for each in tiles]
 
 
 # ------------------------------------------------------------------------------- the pipeline

@@ -2,14 +2,19 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decoder_only import GPT
+from decoder_only.engine.collectives import launch
 from decoder_only.engine.hardware import DEVICES
 from decoder_only.engine.monitor import flops_per_token
 from decoder_only.laws import PUBLISHED, JointLaw
+from decoder_only.parallelism import TensorParallel
 from decoder_only.planning import plan_training, shape_for
 from decoder_only.scaling import (
     activation_bytes,
@@ -79,7 +84,8 @@ def test_a_plan_adds_up_however_the_budget_is_given(law, budget):
     plan = plan_training(law, H100, n_devices=8, utilization=0.5, **budget)
     config = plan.config
     assert plan.flops == pytest.approx(plan.tokens * flops_per_token(config), rel=1e-6)
-    assert plan.seconds == pytest.approx(plan.flops / (8 * 989.4e12 * 0.5))
+    at_best = plan.flops / (8 * 989.4e12 * 0.5)
+    assert plan.seconds == pytest.approx(at_best / plan.computing)
     assert plan.n_parameters == sum(count_parameters(config).values())
     assert plan.loss == law.loss(plan.n_parameters, plan.tokens)
     # What is given is kept: exactly, but for parameters, whose shapes come in steps, and but
@@ -135,6 +141,113 @@ def test_a_device_holds_its_batch_and_not_twice_as_much():
         <= free
         < sum(on_each_device(2 * plan.batch_size).values())
     )
+
+
+# --------------------------------------------------------------------------------- several devices
+
+
+def on(n_devices: int, tensor_parallel: int = 1, **changes):
+    settings = {"parameters": 7e9, "tokens": 1e11, "utilization": 0.5} | changes
+    shares = {"n_devices": n_devices, "tensor_parallel": tensor_parallel}
+    return plan_training(LAW, H100, **shares, **settings)
+
+
+def test_one_device_only_computes():
+    plan = plan_training(LAW, H100, hours=24)
+    assert plan.sent == {"matrices": 0, "state": 0}
+    assert plan.computing == 1
+
+
+@pytest.mark.parametrize("tensor_parallel", [2, 8])
+def test_divided_matrices_cost_what_the_width_says(tensor_parallel):
+    """(eq-parallelism-width), and a quarter on top for gathering again."""
+    plan = on(8, tensor_parallel)
+    config, p = plan.config, tensor_parallel
+    block = 10 * (p - 1) / p * 2 * plan.batch_size * 2048 * config.d_model
+    sent = plan.sent["matrices"] / config.n_layers
+    assert sent == pytest.approx(block, rel=0.02), "and the ends of the model"
+    assert plan.speeds["matrices"] == 450e9
+    # Computing over sending, if attention's scores and the head's operations are left out.
+    bound = 72 * config.d_model * 450e9 / (20 * (p - 1) * 0.5 * 989.4e12)
+    inside = 6 * 12 * config.d_model**2 * config.n_layers
+    part = inside / flops_per_token(config)
+    ratio = plan.paces["computing"] / plan.paces["matrices"] * part
+    assert ratio == pytest.approx(bound, rel=0.03)
+
+
+@pytest.mark.parametrize(("n_devices", "link"), [(8, 450e9), (64, 50e9)])
+def test_a_divided_state_hides_from_some_tokens_on(n_devices, link):
+    """(eq-parallelism-shards), where T tokens a device take 6 N T operations."""
+    plan = on(n_devices)
+    assert plan.speeds["state"] == link
+    tokens = plan.batch_size * 2048
+    least = 4 / 3 * (n_devices - 1) / n_devices * 0.5 * 989.4e12 / link
+    ratio = plan.paces["computing"] / plan.paces["state"]
+    attention = flops_per_token(plan.config) / (6 * plan.n_parameters)
+    assert ratio == pytest.approx(tokens / least * attention, rel=0.01)
+    assert (plan.computing == 1) == (ratio >= 1)
+
+
+def test_groups_share_state_batch_and_memory():
+    plan = on(64, 8)
+    assert plan.data_parallel == 8
+    assert plan.config.n_heads % 8 == 0
+    held = plan.n_parameters / 8
+    assert plan.sent["state"] == 8 * 7 / 8 * held
+    assert plan.speeds == {"matrices": 450e9, "state": 50e9}
+    whole = training_bytes(plan.config, plan.batch_size)
+    assert plan.memory["weights"] == whole["weights"] / 64
+    assert plan.memory["activations"] == whole["activations"] / 8
+    assert plan.training["batch_size"] % (8 * plan.batch_size) == 0
+
+
+def test_a_plan_sends_what_devices_send():
+    """Counted on two devices that train the plan's own model, two sequences at a time."""
+    plan = on(2, 2, parameters=5e5, context_length=16, vocab_size=256)
+    plan = replace(plan, batch_size=2)
+    ids = torch.zeros(2, 16, dtype=torch.long)
+
+    def run(group):
+        model = GPT(plan.config, generator=torch.Generator().manual_seed(0))
+        model = TensorParallel(model, group, sequence=True)
+        model(ids, ids).backward()
+        return sum(group.sent.values())
+
+    assert launch(run, 2) == [2 * plan.sent["matrices"]] * 2, "in 32 bits"
+
+
+def test_groups_across_machines_wait_for_the_network():
+    near, far = on(16, 8), on(16, 16)
+    assert far.speeds["matrices"] == 50e9
+    assert far.computing < near.computing / 2
+    faster = on(16, 16, network=450e9)
+    assert far.computing < faster.computing
+
+
+@pytest.mark.parametrize("device", ["A100", "H100"])
+@pytest.mark.parametrize("budget", [{}, {"parameters": 2e9}])
+def test_devices_that_wait_are_paid_for_in_hours(device, budget):
+    """Hours are met exactly, and sixteen devices do not buy sixteen times the tokens of one."""
+    settings = {"hours": 100, "n_devices": 16, "network": 5e9, **budget}
+    plan = plan_training(LAW, DEVICES[device], **settings)
+    assert plan.computing < 0.9
+    assert plan.seconds == pytest.approx(100 * 3600, rel=1e-9)
+    bought = 100 * 3600 * 16 * DEVICES[device].flops * 0.4
+    assert plan.flops == pytest.approx(bought * plan.computing, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_devices": 6}, "n_devices=6 cannot work: it must be a multiple of the 4"),
+        ({"n_devices": 8, "context_length": 1022}, "context_length=1022 cannot work"),
+        ({"n_devices": 8, "vocab_size": 50257}, "vocab_size=50257 cannot work"),
+        ({"n_devices": 8, "network": 0}, "network=0 cannot work"),
+    ],
+)
+def test_a_layout_that_does_not_divide_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        plan_training(LAW, H100, hours=1, tensor_parallel=4, **given)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,19 @@
 """What the trials share: rates until the best lies between two others, and nothing made twice."""
 
 import csv
-import importlib
 import json
 import math
 import sys
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
+from decoder_only import stored
+from decoder_only.stored import load_runs
+
+TABLES = sorted((stored.FOLDER / "trials").glob("*.csv"))
+MADE_BY = {"gradient_noise": "batches"}  # before it had a script of its own
 BEST = {"low": 0.25, "high": 2.0}
 
 
@@ -34,12 +36,8 @@ def measure(point: Point) -> Row:
 
 
 @pytest.fixture
-def trial(monkeypatch):
-    monkeypatch.syspath_prepend(str(TRIALS))
-    monkeypatch.setattr(sys, "path", list(sys.path))  # it adds the folder above
-    yield importlib.import_module("trial")
-    for name in ("trial", "tables", "provenance"):
-        sys.modules.pop(name, None)
+def trial(trial):
+    return trial("trial")
 
 
 @pytest.fixture
@@ -59,6 +57,15 @@ def make(trial, monkeypatch, tmp_path):
             return list(csv.DictReader(file))
 
     return call
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda path: path.stem)
+def test_it_is_told_how_a_table_was_made(table):
+    about = json.loads(table.with_suffix(".json").read_text(encoding="utf-8"))
+    n_runs = len(load_runs(table.stem))
+    assert about.get("runs", n_runs) == n_runs
+    script = MADE_BY.get(table.stem, table.stem)
+    assert f"benchmarks/trials/{script}.py" in about["provenance"]["command"]
 
 
 def test_every_arm_is_tried_around_its_best_and_then_from_fresh_seeds(make, tmp_path):

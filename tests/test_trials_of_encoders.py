@@ -1,6 +1,7 @@
 """The trials of chapter 11: fair arms, fresh seeds, and a row made again."""
 
 import importlib
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -43,15 +44,20 @@ def test_it_is_told_how_the_table_was_made(name):
 )
 def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(name, judge):
     runs = load_runs(name)
-    for arm in np.unique(runs["arm"]):
+    lengths = np.unique(runs["steps"]) if "steps" in runs.dtype.names else [None]
+    for arm, steps in itertools.product(np.unique(runs["arm"]), lengths):
         own = runs[runs["arm"] == arm]
+        own = own if steps is None else own[own["steps"] == steps]
         tried = own[own["seed"] == 0]
+        if not len(tried):  # the chapter says that 200 steps were not tuned
+            assert steps == 200
+            continue
         rates = np.sort(tried["learning_rate"])
         best = tried["learning_rate"][tried[judge].argmin()]
         assert len(rates) >= 3
         assert rates[0] < best < rates[-1]
         fresh = own[(own["seed"] > 0) & (own["learning_rate"] == best)]
-        assert sorted(set(fresh["seed"])) == [1, 2, 3]
+        assert {1, 2, 3} <= {*fresh["seed"].tolist()}
 
 
 def test_no_model_is_below_the_floor_or_at_the_truth():
@@ -59,7 +65,7 @@ def test_no_model_is_below_the_floor_or_at_the_truth():
     assert (runs["loss"] > runs["floor"]).all()
     runs = load_runs("hidden_words")
     assert (runs["gap"] > 0).all()
-    assert (runs["scored"][runs["arm"] == "causal"] > 0).all()
+    assert (runs["scored"][np.char.startswith(runs["arm"], "causal")] > 0).all()
 
 
 def test_arms_are_of_one_size_and_see_what_they_should(trial):

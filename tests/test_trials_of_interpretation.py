@@ -1,10 +1,7 @@
-"""The trial of chapter 14: whole, told how it was made, and paired over seeds."""
-
-import json
+"""The trials of chapter 14: whole, and paired over seeds."""
 
 import numpy as np
 
-from decoder_only import stored
 from decoder_only.stored import load_runs
 from decoder_only.stories.exact import KINDS
 
@@ -30,7 +27,18 @@ def test_no_excess_is_negative_and_each_falls():
         assert last["excess"].max() < 0.1 * first["excess"].min()
 
 
-def test_it_is_told_how_the_table_was_made():
-    path = stored.FOLDER / "trials" / "kinds_learned.json"
-    about = json.loads(path.read_text(encoding="utf-8"))
-    assert "benchmarks/trials/kinds_learned.py" in about["provenance"]["command"]
+def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
+    runs = load_runs("induction")
+    last = runs[runs["step"] == runs["step"].max()]
+    for arm in np.unique(runs["arm"]):
+        own = last[last["arm"] == arm]
+        tried = own[own["seed"] == 0]
+        best = tried["learning_rate"][tried["late"].argmin()]
+        assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
+        fresh = own[own["seed"] > 0]
+        assert len(fresh) == (5 if arm in ("learned", "rotary") else 3)
+        assert set(fresh["learning_rate"]) == {best}
+        for run in own:
+            same = runs[(runs["arm"] == arm) & (runs["seed"] == run["seed"])]
+            same = same[same["learning_rate"] == run["learning_rate"]]
+            assert [*same["step"]] == list(range(0, int(run["step"]) + 1, 20))

@@ -1,18 +1,12 @@
 """The trials of chapters 1 and 2: fair arms, fresh seeds, and what sets the arms apart."""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from trials import check_rates
 
-from decoder_only import stored
 from decoder_only.stored import load_runs
 
-TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
 ARM = {
     "vocabulary": ["cut", "vocab_size", "d_model"],
     "positions": ["positions", "scale"],
@@ -22,20 +16,8 @@ SCORE = {"vocabulary": "bits_per_byte", "positions": "inside"}
 
 
 @pytest.fixture
-def positions(monkeypatch):
-    monkeypatch.syspath_prepend(str(TRIALS))
-    monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
-    yield importlib.import_module("positions")
-    for name in ("positions", "trial", "tables", "provenance"):
-        sys.modules.pop(name, None)
-
-
-@pytest.mark.parametrize("name", ARM)
-def test_it_is_told_how_the_table_was_made(name):
-    path = stored.FOLDER / "trials" / f"{name}.json"
-    about = json.loads(path.read_text(encoding="utf-8"))
-    assert about["runs"] == len(load_runs(name))
-    assert f"benchmarks/trials/{name}.py" in about["provenance"]["command"]
+def positions(trial):
+    return trial("positions")
 
 
 @pytest.mark.parametrize("name", ARM)
@@ -45,15 +27,9 @@ def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(name):
     if name == "positions":
         runs = runs[runs["asked"] == "as trained"]
         runs["scale"] = np.nan_to_num(runs["scale"])
-    arms = np.unique(runs[ARM[name]])
-    assert len(arms) == {"vocabulary": 9, "positions": 10}[name]
-    for arm in arms:
-        own = runs[runs[ARM[name]] == arm]
-        tried, fresh = own[own["seed"] == 0], own[own["seed"] > 0]
-        best = tried["learning_rate"][tried[SCORE[name]].argmin()]
-        assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
-        assert set(fresh["learning_rate"]) == {best}
-        assert sorted(fresh["seed"]) == [1, 2, 3]
+    found = check_rates(runs, ARM[name], score=SCORE[name])
+    assert len(found) == {"vocabulary": 9, "positions": 10}[name]
+    assert all(list(fresh["seed"]) == [1, 2, 3] for fresh in found)
 
 
 def test_what_is_added_has_the_size_that_it_is_said_to_have(positions):

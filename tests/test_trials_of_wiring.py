@@ -1,39 +1,11 @@
 """The trials of chapters 5 and 6: fair arms, fresh seeds, and a row made again."""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
-from decoder_only import stored
 from decoder_only.mlp import SwiGLU
 from decoder_only.stored import load_runs
-
-TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
-NAMES = ("activations", "batch_norm", "residual_grid")
-
-
-@pytest.fixture
-def trial(monkeypatch):
-    monkeypatch.syspath_prepend(str(TRIALS))
-    monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
-    known = set(sys.modules)
-    yield importlib.import_module
-    for name in set(sys.modules) - known:
-        if name in (*NAMES, "trial", "tables", "provenance"):
-            sys.modules.pop(name)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_it_is_told_how_the_table_was_made(name):
-    path = stored.FOLDER / "trials" / f"{name}.json"
-    about = json.loads(path.read_text(encoding="utf-8"))
-    assert about["runs"] == len(load_runs(name))
-    assert f"benchmarks/trials/{name}.py" in about["provenance"]["command"]
 
 
 def test_every_mlp_has_its_best_rate_inside_and_five_fresh_seeds():

@@ -67,7 +67,7 @@ class Meter:
     def __call__(self, model: GPT) -> torch.Tensor:
         """Bits per story, for each of `KINDS`."""
         parts = [
-            split(model(ids)[0].log_softmax(-1)).sum(0)
+            split(model(ids)[0].log_softmax(-1)).sum((0, 1))
             for split, ids in zip(self.splits, self.ids, strict=True)
         ]
         return torch.stack(parts).mean(0) / math.log(2)

@@ -1,4 +1,4 @@
-"""What the trials share: a table of runs, the best rate of every arm, and what models learn from.
+"""What the trials share: a table of runs, the best rates of every arm, and what models learn from.
 
 A trial says what sets its runs apart, in a dataclass, and how one is measured; its experiments are
 generators of such points. A generator is asked for a point when the one before has been measured
@@ -10,7 +10,7 @@ import argparse
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -39,11 +39,19 @@ class Table:
         name: of the trial.
         point: the dataclass of what sets a run apart.
         score: the column by which rates are chosen; the less the better.
+        tuned: the rates, fields of `point`, that every arm has its own of.
     """
 
-    def __init__(self, name: str, point: type[Any], *, score: str = "loss") -> None:
+    def __init__(
+        self,
+        name: str,
+        point: type[Any],
+        *,
+        score: str = "loss",
+        tuned: Sequence[str] = ("learning_rate",),
+    ) -> None:
         self.path = stored.FOLDER / "trials" / f"{name}.csv"
-        self.point, self.score = point, score
+        self.point, self.score, self.tuned = point, score, tuned
 
     def rows(self) -> list[dict[str, str]]:
         return read(self.path)
@@ -54,33 +62,41 @@ class Table:
         found = (row for row in self.rows() if key(row, self.point) == wanted)
         return next(found, None)
 
-    def scores(self, arm: Any) -> dict[float, float]:
-        """The score of an arm, with its seed, at each rate that was tried."""
-        same = {"learning_rate": arm.learning_rate}
+    def scores(self, arm: Any) -> dict[tuple[float, ...], float]:
+        """The score of an arm, with its seed, at all rates that were tried."""
+        same = {name: getattr(arm, name) for name in self.tuned}
         wanted = key(asdict(arm), self.point)
         return {
-            float(row["learning_rate"]): float(row[self.score])
+            tuple(float(row[name]) for name in self.tuned): float(row[self.score])
             for row in self.rows()
             if key(row | same, self.point) == wanted
         }
 
     def at_best_rate(self, arm: Any) -> Any:
+        """The arm at its best rates of those that were tried; as it is, before any was."""
         tried = self.scores(arm)
-        return replace(arm, learning_rate=min(tried, key=tried.get))
+        return self._at(arm, min(tried, key=tried.get)) if tried else arm
+
+    def _at(self, arm: Any, rates: Sequence[float]) -> Any:
+        return replace(arm, **dict(zip(self.tuned, rates, strict=True)))
 
     def rates(self, arms: Iterable[Any]) -> Iterator[Any]:
-        """Every arm at its own rate, half and twice that, until the best lies between two."""
+        """Every arm at its own rates, half and twice each, until the best lies between two."""
         for arm in arms:
             while left := self._rates_left(arm):
-                yield replace(arm, learning_rate=left[0])
+                yield left[0]
 
-    def _rates_left(self, arm: Any) -> list[float]:
-        tried = self.scores(arm)
-        middle = min(tried, key=tried.get, default=arm.learning_rate)
-        return [each for each in (middle, middle / 2, 2 * middle) if each not in tried]
+    def _rates_left(self, arm: Any) -> list[Any]:
+        best, tried = self.at_best_rate(arm), self.scores(arm)
+        near = [best]
+        for name in self.tuned:
+            middle = getattr(best, name)
+            near += [replace(best, **{name: x}) for x in (middle / 2, 2 * middle)]
+        seen = [self._at(arm, rates) for rates in tried]
+        return [each for each in near if each not in seen]
 
     def seeds(self, arms: Iterable[Any], seeds: Iterable[int]) -> Iterator[Any]:
-        """Every arm at its best rate, from fresh seeds."""
+        """Every arm at its best rates, from fresh seeds."""
         for seed in seeds:
             for arm in arms:
                 yield replace(self.at_best_rate(arm), seed=seed)

@@ -1,7 +1,6 @@
 """Which learning rate is best at which width, in the standard parametrization and in muP?
 
-    python benchmarks/trials/widths.py muon
-    python benchmarks/trials/widths.py adamw
+    python benchmarks/trials/widths.py muon adamw
 
 Four widths from 16 to 128, two blocks of two heads, learn stories for 128 steps: in the standard
 parametrization, GPT-2's first weights at every width, and in muP with the widest as its base. Each
@@ -12,17 +11,12 @@ Runs that stand in the table are not made again. Chapter 10 reads it and repeats
 """
 
 import functools
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
 
 import torch
-import tyro
-from _path import TABLES
-from provenance import collect, write_results
-from tables import append, key, read
+from trial import Table
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, story_corpora
@@ -33,9 +27,9 @@ from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
-TABLE = TABLES / "widths.csv"
 WIDTHS, VOCAB_SIZE, CONTEXT_LENGTH, STEPS = (16, 32, 64, 128), 512, 128, 128
 START = {"muon": 2.0**-6, "adamw": 2.0**-8}
+SEEDS = 0, 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,33 +53,31 @@ class Row(Point):
     processor_seconds: float
 
 
-def wanted(optimizer: str, seed: int, rows: list[dict[str, str]]) -> Iterator[Point]:
-    """What is still to be tried before every best rate of a seed lies between two others."""
+TABLE = Table("widths", Point)
+
+
+def muon() -> Iterator[Point]:
+    yield from tuned("muon")
+
+
+def adamw() -> Iterator[Point]:
+    yield from tuned("adamw")
+
+
+def tuned(optimizer: str) -> Iterator[Point]:
+    """Each seed has rates of its own, which are looked for from where the first found its best."""
     arms = [("standard", width) for width in WIDTHS]
     arms += [("muP", width) for width in WIDTHS[:-1]]  # the widest is its own base
-    for parametrization, width in arms:
-        arm = Point(
-            optimizer=optimizer,
-            parametrization=parametrization,
-            d_model=width,
-            learning_rate=START[optimizer],
-            seed=seed,
-        )
-        middle = best(arm, rows) or best(replace(arm, seed=0), rows)
-        middle = middle or arm.learning_rate
-        for learning_rate in (middle, middle / 2, 2 * middle):
-            yield replace(arm, learning_rate=learning_rate)
-
-
-def best(arm: Point, rows: list[dict[str, str]]) -> float | None:
-    """The rate with the lowest loss of those that were tried for an arm."""
-    losses = {
-        float(row["learning_rate"]): float(row["loss"])
-        for row in rows
-        if key(row | {"learning_rate": arm.learning_rate}, Point)
-        == key(asdict(arm), Point)
-    }
-    return min(losses, key=losses.get, default=None)
+    for seed in SEEDS:
+        for parametrization, width in arms:
+            first = Point(
+                optimizer=optimizer,
+                parametrization=parametrization,
+                d_model=width,
+                learning_rate=START[optimizer],
+                seed=SEEDS[0],
+            )
+            yield from TABLE.rates([replace(TABLE.at_best_rate(first), seed=seed)])
 
 
 @functools.cache
@@ -139,35 +131,5 @@ def measure(point: Point) -> Row:
     )
 
 
-def main(
-    optimizer: tyro.conf.Positional[Literal["muon", "adamw"]], n_seeds: int = 3
-) -> None:
-    """Make the runs of an optimizer that have not been made yet.
-
-    Args:
-        optimizer: which.
-        n_seeds: how many seeds, one after the other.
-    """
-    torch.set_num_threads(1)
-    for seed in range(n_seeds):
-        while left := remaining(wanted(optimizer, seed, read(TABLE))):
-            for point in left:
-                row = measure(point)
-                append(TABLE, row)
-                print(row, flush=True)
-    rows = read(TABLE)
-    seconds = sum(float(row["processor_seconds"]) for row in rows)
-    provenance = collect(packages=["torch", "numpy", "tiktoken"])
-    about = {"provenance": provenance, "runs": len(rows)}
-    write_results(
-        TABLE.with_suffix(".json"), about | {"processor seconds": round(seconds)}
-    )
-
-
-def remaining(points: Iterator[Point]) -> list[Point]:
-    done = {key(row, Point) for row in read(TABLE)}
-    return [point for point in points if key(asdict(point), Point) not in done]
-
-
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TABLE.make(measure, {each.__name__: each for each in (muon, adamw)})

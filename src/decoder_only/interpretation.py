@@ -7,16 +7,19 @@ not learned is exact as well, and its parts are:
 
 `ExcessByKind` takes this apart by kind of choice. `streams` and `replaced` read and change the
 residual stream, `lens` asks the head about it early, `fit_probe` asks whether something can be read
-off it by a linear map, and `without_head` takes a head away. `RepeatedChains` writes sequences on
-which the losses of four strategies are exact. Chapter 14.
+off it by a linear map, `without_head` takes a head away, and `additions` and `rewired` cut the path
+from one part to another. `RepeatedChains` writes sequences on which the losses of six strategies
+are exact. Chapter 14.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -29,10 +32,12 @@ __all__ = [
     "ExcessByKind",
     "Probe",
     "RepeatedChains",
+    "additions",
     "attention_maps",
     "fit_probe",
     "lens",
     "replaced",
+    "rewired",
     "streams",
     "without_head",
 ]
@@ -50,10 +55,11 @@ class ExcessByKind:
                          p_i (log p_i / p_c - log q_i / q_c)
 
     where p_i and q_i are the mass on the tokens of alternative i, p_c and q_c on those of all of
-    them, and A are all tokens that can follow; -log q(A) counts to the outermost choice, or to what
-    is said where nothing is open. Alternatives that can begin with the same token are one, and what
-    is inside them counts to the choice between them. No part is negative, and all are zero for a
-    perfect model.
+    them, and A are all tokens that can follow. What is spent outside of A, -log q(A), has an
+    account of its own, under the kind of the outermost choice, or of what is said where nothing is
+    open: facts and agreement are certain, so theirs is all of that sort. Alternatives that can
+    begin with the same token are one, and what is inside them counts to the choice between them.
+    No part is negative, and all are zero for a perfect model.
 
     Args:
         trees: what can follow each prefix, see `stories.exact.NextToken`.
@@ -61,8 +67,10 @@ class ExcessByKind:
 
     def __init__(self, trees: Sequence[Settled | Fork]) -> None:
         self.entropy = torch.zeros(len(trees), len(KINDS), dtype=torch.float64)
-        """The same split of the entropy of p, in nats: what every model must be surprised by."""
-        self._sets: list[tuple[int, int, float]] = []  # row, kind, weight of log q(set)
+        """The entropy of p by kind, in nats: what every model must be surprised by."""
+        self._sets: list[
+            tuple[int, int, float]
+        ] = []  # row, column, weight of log q(set)
         self._members: list[tuple[int, int]] = []  # set, token
         for row, tree in enumerate(trees):
             self._set(row, KINDS.index(tree.kind), -1.0, probabilities(tree))
@@ -73,7 +81,7 @@ class ExcessByKind:
         if isinstance(tree, Settled):
             return
         kind, groups = KINDS.index(tree.kind), _alternatives(tree)
-        self._set(row, kind, mass, probabilities(tree))
+        self._set(row, len(KINDS) + kind, mass, probabilities(tree))
         for share, chances, inside in groups:
             if inside is None:  # alternatives that share tokens: no telling them apart
                 for token, chance in chances.items():
@@ -86,34 +94,38 @@ class ExcessByKind:
         self, row: int, kind: int, mass: float, share: float, chances: dict[int, float]
     ) -> None:
         self.entropy[row, kind] -= mass * share * math.log(share)
-        self._set(row, kind, -mass * share, chances)
+        self._set(row, len(KINDS) + kind, -mass * share, chances)
 
     def _set(
-        self, row: int, kind: int, weight: float, tokens: dict[int, float]
+        self, row: int, column: int, weight: float, tokens: dict[int, float]
     ) -> None:
         self._members += [(len(self._sets), token) for token in tokens]
-        self._sets.append((row, kind, weight))
+        self._sets.append((row, column, weight))
 
-    def __call__(self, log_q: Float[Tensor, "s v"]) -> Float[Tensor, "s _"]:
+    def __call__(self, log_q: Float[Tensor, "s v"]) -> Float[Tensor, "s 2 _"]:
         """The divergence at each prefix, in nats, in a column for each of `KINDS`.
 
         Args:
             log_q: a model's log-probabilities behind each prefix, a row for each tree.
+
+        Returns:
+            For each prefix two rows: what is spent on what cannot follow, and on wrong odds of
+            what can.
         """
         shape, wanted = (
             tuple(log_q.shape),
             f"({len(self.entropy)}, V), a row for a tree",
         )
         require("log_q.shape", shape, lambda s: s[0] == len(self.entropy), wanted)
-        rows, kinds, weights = torch.tensor(self._sets, dtype=torch.float64).T
-        rows, kinds = rows.long(), kinds.long()
+        rows, columns, weights = torch.tensor(self._sets, dtype=torch.float64).T
+        rows, columns = rows.long(), columns.long()
         sets, tokens = torch.tensor(self._members).T
         chances = log_q.double()[rows[sets], tokens].exp()
         mass = torch.zeros(len(rows), dtype=torch.float64).index_add(0, sets, chances)
         parts = weights * mass.clamp_min(1e-300).log()
-        excess = -self.entropy.flatten()
-        excess = excess.index_add(0, rows * len(KINDS) + kinds, parts)
-        return excess.view_as(self.entropy)
+        excess = torch.stack([torch.zeros_like(self.entropy), -self.entropy], dim=1)
+        where = rows * 2 * len(KINDS) + columns
+        return excess.flatten().index_add(0, where, parts).view_as(excess)
 
 
 def _alternatives(
@@ -226,6 +238,85 @@ def without_head(model: GPT, *heads: tuple[int, int]) -> Iterator[None]:
             handle.remove()
 
 
+@torch.no_grad()
+def additions(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "_ b s d"]:
+    """What every part adds to the residual stream: the embedding, and of each block H heads and
+    the MLP, 1 + L (H + 1) in all. The first 1 + l (H + 1) add up to the stream before block l.
+
+    Raises:
+        ValueError: the model normalizes the stream itself, which then is no sum.
+    """
+    require("norm_position", model.config.norm_position, "pre".__eq__, "pre")
+    found: list[Tensor] = []
+
+    def heads(part: nn.Linear, args: tuple[Tensor], out: Tensor) -> None:
+        h = model.config.n_heads
+        weight = rearrange(part.weight, "d (h k) -> h d k", h=h)
+        each = rearrange(args[0], "b s (h k) -> h b s k", h=h)
+        bias = 0 if part.bias is None else part.bias / h
+        found.extend(torch.einsum("hbsk,hdk->hbsd", each, weight) + bias)
+
+    def whole(part: nn.Module, args: tuple[Tensor], out: Tensor) -> None:
+        found.append(out)
+
+    handles = [model.dropout.register_forward_hook(whole)]
+    for block in model.blocks:
+        handles.append(block.attention.output.register_forward_hook(heads))
+        handles.append(block.mlp.register_forward_hook(whole))
+    try:
+        model.hidden(ids)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return torch.stack(found)
+
+
+@contextmanager
+def rewired(
+    model: GPT,
+    head: tuple[int, int],
+    part: Literal["query", "key", "value"],
+    change: Callable[[Tensor], Tensor],
+) -> Iterator[None]:
+    """While it lasts, one head makes its queries, keys or values from another stream.
+
+    All else reads the stream as it is. Where `change` exchanges what one earlier part has added,
+    see `additions`, this is path patching: it cuts the path from that part to this head, and no
+    other.
+
+    Args:
+        head: (layer, head), from 0.
+        part: which of its three inputs.
+        change: gets the stream before the block (b, s, d) and returns what is read instead.
+
+    Source: Wang et al. (2023); Goldowsky-Dill et al. (2023).
+    """
+    layer, h = head
+    block = model.blocks[layer]
+    attention, linear = block.attention, getattr(block.attention, part)
+    if part != "query":  # heads may share keys and values
+        h = h * attention.n_kv_heads // attention.n_heads
+    at = slice(h * attention.head_dim, (h + 1) * attention.head_dim)
+    read: list[Tensor] = []
+
+    def keep(block: nn.Module, args: tuple) -> None:
+        read[:] = args[:1]
+
+    def again(linear: nn.Linear, args: tuple[Tensor], out: Tensor) -> Tensor:
+        other = block.attention_norm(change(read[0]))
+        out = out.clone()
+        out[..., at] = nn.functional.linear(other, linear.weight, linear.bias)[..., at]
+        return out
+
+    handles = [block.register_forward_pre_hook(keep)]
+    handles.append(linear.register_forward_hook(again))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 # ------------------------------------------------------------------------------------- probes
 
 
@@ -264,13 +355,17 @@ def fit_probe(
 class RepeatedChains:
     """Sequences of a Markov chain that repeat themselves with a period that nobody tells.
 
-    The first R tokens come from a chain that is the same in all sequences; from then on each token
-    is the one R places before, and R is uniform over `periods`. Four strategies:
+    The first R tokens come from a chain that is the same in all sequences; from then on each
+    token is the one R places before, and R is uniform over `periods`. Six strategies, each a
+    distribution that can be written down at every position, so that its loss is exact:
 
-        uniform  every token alike            bigram   what the last token tells, by the chain
-        unigram  the chain's frequencies      copying  all that the sequence tells: the truth
+        uniform  every token alike           seen     the bigram among the tokens that have come
+        unigram  the chain's frequencies     copying  what followed the last token before, here
+        bigram   what the last token tells   truth    all that the sequence tells
 
-    Each is a distribution that can be written down at every position, so its loss is exact.
+    Copying is what an induction head can do. It is not the truth, since a token may have come twice
+    within a period. From the longest period on all is repeated; up to there nobody knows whether it
+    is, and both "seen" and "copying" go by the bigram.
 
     Args:
         vocab_size: V, kinds of token.
@@ -279,14 +374,14 @@ class RepeatedChains:
         seed: of the chain.
     """
 
-    STRATEGIES = ("uniform", "unigram", "bigram", "copying")
+    STRATEGIES = ("uniform", "unigram", "bigram", "seen", "copying", "truth")
 
     def __init__(
         self,
-        vocab_size: int = 48,
+        vocab_size: int = 32,
         *,
-        periods: range = range(16, 29),
-        length: int = 64,
+        periods: range = range(8, 25),
+        length: int = 48,
         seed: int = 0,
     ) -> None:
         require(
@@ -296,13 +391,17 @@ class RepeatedChains:
         uniform = torch.rand(vocab_size, vocab_size, generator=generator).double()
         rank = torch.arange(1.0, vocab_size + 1).double()
         # Few successors are likely, and some tokens are common everywhere.
-        chain = (1 / uniform - 1).pow(1.5) / rank.sqrt()
+        chain = (1 / uniform - 1) / rank.sqrt()
         self.chain = chain / chain.sum(1, keepdim=True)
         self.frequencies = torch.linalg.matrix_power(self.chain, 64)[0]
         self.periods, self.length = periods, length
+        self.late = slice(periods[-1], length - 1)
+        """The positions behind which all is repeated, whatever the period."""
 
-    def sample(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Sequences (n, S) and their periods (n,)."""
+    def sample(
+        self, n: int, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b"]]:
+        """Sequences and their periods."""
         draw = torch.randint(len(self.periods), (n,), generator=generator)
         periods = torch.tensor(list(self.periods))[draw]
         ids = torch.multinomial(self.frequencies, n, True, generator=generator)[:, None]
@@ -318,14 +417,40 @@ class RepeatedChains:
         """The probability of each next token, behind each prefix, by one of `STRATEGIES`."""
         known = self.STRATEGIES
         require("strategy", strategy, known.__contains__, f"one of {', '.join(known)}")
-        size, by_chain = self.chain.shape[0], self.chain[ids]
+        by_chain = self.chain[ids]
         if strategy == "uniform":
-            return torch.full_like(by_chain, 1 / size)
+            return torch.full_like(by_chain, 1 / by_chain.shape[-1])
         if strategy == "unigram":
             return self.frequencies.expand_as(by_chain)
+        if strategy == "truth":
+            return self._mixture_over_periods(ids)
+        by_bigram = self._bigram(ids)
         if strategy == "bigram":
-            return by_chain
-        # The truth: a mixture over the periods, each weighted by how well it tells the past.
+            return by_bigram
+        is_kind = (ids[..., None] == torch.arange(by_chain.shape[-1])).double()
+        if strategy == "seen":
+            shares = by_bigram * (is_kind.cumsum(1) > 0)
+        else:
+            before = nn.functional.pad(ids, (1, -1), value=-1)  # what stands before t
+            shares = (ids[:, :, None] == before[:, None]).tril().double() @ is_kind
+        is_late = torch.arange(ids.shape[1])[:, None] >= self.periods[-1]
+        return torch.where(is_late, shares / shares.sum(-1, keepdim=True), by_bigram)
+
+    def _bigram(self, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b s v"]:
+        """P(next | last): the chain's, or that of going from a period's end to its start."""
+        parts = []
+        for period in self.periods:
+            # Bayes: P(first | last of the period), with T^(R-1) from first to last.
+            onward = torch.linalg.matrix_power(self.chain, period - 1)
+            joint = (self.frequencies[:, None] * onward).T
+            back = joint / joint.sum(1, keepdim=True)
+            starts = torch.arange(1, ids.shape[1] + 1) % period == 0
+            parts.append(torch.where(starts[:, None], back[ids], self.chain[ids]))
+        return torch.stack(parts).mean(0)
+
+    def _mixture_over_periods(self, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b s v"]:
+        """The truth: each period's prediction, weighted by how well it tells the past."""
+        by_chain, size = self.chain[ids], self.chain.shape[0]
         likelihood = torch.ones(len(ids), len(self.periods), dtype=torch.float64)
         found, one_hot = [], torch.eye(size, dtype=torch.float64)
         for s in range(ids.shape[1]):

@@ -77,6 +77,9 @@ class DataParallel:
         bucket_bytes: a bucket is full when it holds so many. Small ones start early, and each
             costs the latency of a collective.
 
+    Every parameter that is not frozen must take part in the loss; `finish` refuses to leave one
+    out.
+
     Source: Li et al. (2020).
     """
 
@@ -86,22 +89,35 @@ class DataParallel:
         self.group, self.is_syncing = group, True
         self.buckets: list[list[nn.Parameter]] = [[]]
         self._number: dict[nn.Parameter, int] = {}
+        self._names = {p: name for name, p in module.named_parameters()}
         self._under_way: list[tuple[list[nn.Parameter], Callable[[], Tensor]]] = []
-        for parameter in reversed(list(module.parameters())):
-            parameter.data = _from_first(parameter.data, group)
+        # The first device's values: their sum with zeros from all others.
+        flat = _flatten(self._names, group)
+        flat = group.all_reduce(flat if group.rank == 0 else torch.zeros_like(flat))
+        firsts = _unflatten(flat, [p.shape for p in self._names])
+        for parameter, first in zip(self._names, firsts, strict=True):
+            parameter.data.copy_(first)
+        for parameter in reversed(self._names):
+            if not parameter.requires_grad:
+                continue
             if sum(p.nbytes for p in self.buckets[-1]) >= bucket_bytes:
                 self.buckets.append([])
             self.buckets[-1].append(parameter)
             self._number[parameter] = len(self.buckets) - 1
             parameter.register_post_accumulate_grad_hook(self._arrived)
-        self._missing = [len(bucket) for bucket in self.buckets]
+        self._missing = [dict.fromkeys(bucket) for bucket in self.buckets]
 
     def _arrived(self, parameter: nn.Parameter) -> None:
         if not self.is_syncing:
             return
         number = self._number[parameter]
-        self._missing[number] -= 1
-        if self._missing[number] == 0:
+        if parameter not in self._missing[number]:
+            raise RuntimeError(
+                f"a second gradient of {self._names[parameter]} came before the first was "
+                "averaged; call finish() after every backward pass outside of no_sync()"
+            )
+        del self._missing[number][parameter]
+        if not self._missing[number]:
             bucket = self.buckets[number]
             flat = torch.cat([p.grad.flatten() for p in bucket])
             self._under_way.append((bucket, self.group.start_all_reduce(flat)))
@@ -116,18 +132,23 @@ class DataParallel:
             self.is_syncing = True
 
     def finish(self) -> None:
-        """Wait for the sums, and put the averages in place of the gradients."""
+        """Wait for the sums, and put the averages in place of the gradients.
+
+        Raises:
+            RuntimeError: if some parameter had no gradient to send, so that its bucket never left.
+        """
+        if late := [self._names[p] for bucket in self._missing for p in bucket]:
+            raise RuntimeError(
+                f"no gradient to average came for {', '.join(late)}: the last backward pass ran "
+                "within no_sync(), or the loss does not depend on it; freeze it by "
+                "requires_grad_(False) beforehand"
+            )
         for bucket, wait in self._under_way:
             means = _unflatten(wait() / self.group.size, [p.shape for p in bucket])
             for p, mean in zip(bucket, means, strict=True):
                 p.grad.copy_(mean)
         self._under_way.clear()
-        self._missing = [len(bucket) for bucket in self.buckets]
-
-
-def _from_first(x: Tensor, group: Group) -> Tensor:
-    """The first device's values: their sum with zeros from all others."""
-    return group.all_reduce(x if group.rank == 0 else torch.zeros_like(x))
+        self._missing = [dict.fromkeys(bucket) for bucket in self.buckets]
 
 
 def _flatten(tensors: Iterable[Tensor], group: Group) -> Tensor:
@@ -150,8 +171,10 @@ def _unflatten(flat: Tensor, shapes: Iterable[torch.Size]) -> list[Tensor]:
 class ShardedOptimizer:
     """Each device moves its share of the weights, and keeps the optimizer's state for that alone.
 
+    All weights lie in one piece of memory, and the share is a part of that: nothing is held twice.
+
     Args:
-        parameters: of a whole model in each device.
+        parameters: of a whole model in each device, which must stay where it is.
         group: the devices, each of which computes its rows of the batch.
         build: makes the optimizer for a list of one parameter, the share: for all weights alike.
 
@@ -168,12 +191,25 @@ class ShardedOptimizer:
         build: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
     ) -> None:
         self.parameters, self.group = list(parameters), group
-        flat = _flatten(self.parameters, group)
-        self.share = nn.Parameter(flat.chunk(group.size)[group.rank].clone())
+        self._flat = _flatten(self.parameters, group)
+        views = _unflatten(self._flat, [p.shape for p in self.parameters])
+        for p, view in zip(self.parameters, views, strict=True):
+            p.data = view
+        self.share = nn.Parameter(self._flat.chunk(group.size)[group.rank])
         self.optimizer = build([self.share])
 
     def reduce(self) -> None:
-        """Add the devices' gradients, keep the share of the average, and let go of the rest."""
+        """Add the devices' gradients, keep the share of the average, and let go of the rest.
+
+        Raises:
+            RuntimeError: if a parameter has none.
+        """
+        for number, p in enumerate(self.parameters):
+            if p.grad is None:
+                raise RuntimeError(
+                    f"parameter {number}, of shape {tuple(p.shape)}, has no gradient; hand over "
+                    "those that the loss depends on"
+                )
         flat = _flatten([p.grad for p in self.parameters], self.group)
         mean = self.group.reduce_scatter(flat) / self.group.size
         self.share.grad = mean if self.share.grad is None else self.share.grad + mean
@@ -182,14 +218,11 @@ class ShardedOptimizer:
 
     def step(self) -> None:
         """Move the share, and gather the others'."""
-        if self.parameters[0].grad is not None:
+        if any(p.grad is not None for p in self.parameters):
             self.reduce()
         self.optimizer.step()
         self.share.grad = None
-        flat = self.group.all_gather(self.share.detach())
-        news = _unflatten(flat, [p.shape for p in self.parameters])
-        for p, new in zip(self.parameters, news, strict=True):
-            p.data.copy_(new)
+        self._flat.copy_(self.group.all_gather(self.share.detach()))
 
 
 class FullySharded(nn.Module):
@@ -270,7 +303,9 @@ def fully_shard(model: GPT, group: Group) -> FullySharded:
 def state_bytes(n_parameters: int, n_devices: int, stage: int) -> dict[str, int]:
     """Bytes of "weights", "gradients" and "optimizer" that a device holds between the steps' parts.
 
-    In float32, with AdamW's two means.
+    In float32, with AdamW's two means. What is divided is padded to a multiple of P numbers, and so
+    are the weights of which stages 1 and 2 move a share. In mixed precision they would move a
+    float32 copy of their share instead, of 4 N / P bytes.
 
     Args:
         n_parameters: N.
@@ -285,8 +320,9 @@ def state_bytes(n_parameters: int, n_devices: int, stage: int) -> dict[str, int]
     """
     require("stage", stage, range(4).__contains__, "0, 1, 2 or 3")
     share = -(-n_parameters // n_devices)
-    counts = [share if stage >= first else n_parameters for first in (3, 2, 1)]
-    weights, gradients, means = counts
+    weights = (n_parameters, share * n_devices, share * n_devices, share)[stage]
+    gradients = share if stage >= 2 else n_parameters
+    means = share if stage >= 1 else n_parameters
     return {"weights": 4 * weights, "gradients": 4 * gradients, "optimizer": 8 * means}
 
 
@@ -673,7 +709,8 @@ def ring_attention(
     Keys and values travel round the ring. Each device adds what its queries gather from the piece
     that is there to what they gathered before: the largest score, the sum of powers and the sum of
     values are all that it must remember. No device ever holds the whole sequence, backward either:
-    there the pieces go round again, and their gradients with them.
+    there the pieces go round again, and their gradients with them. Tiles of scores that the mask
+    would empty are not computed.
 
     Args:
         query, key, value: at this device's `places`.
@@ -683,7 +720,10 @@ def ring_attention(
     Source: Liu et al. (2023).
     """
     length = query.shape[-2] * group.size
-    where = [p.to(query.device) for p in places(length, group.size, balanced=balanced)]
+    where = [
+        each.to(query.device).chunk(1 + balanced)
+        for each in places(length, group.size, balanced=balanced)
+    ]
     return _RingAttention.apply(query, key, value, group, where)
 
 
@@ -697,14 +737,17 @@ class _RingAttention(torch.autograd.Function):
         total, output = torch.zeros_like(top), torch.zeros_like(query)
         pair = torch.stack([key, value])
         for step in range(group.size):
-            hidden = _hidden(where, group.rank, step)
-            if not hidden.all():
-                scores = (scale * query @ pair[0].mT).masked_fill(hidden, -math.inf)
-                higher = torch.maximum(top, scores.amax(-1, keepdim=True))
+            for here, there, hidden in _tiles(where, group.rank, step):
+                k, v = pair[..., there, :]
+                scores = (scale * query[..., here, :] @ k.mT).masked_fill(
+                    hidden, -math.inf
+                )
+                higher = torch.maximum(top[..., here, :], scores.amax(-1, keepdim=True))
                 powers = (scores - higher).exp()
-                shrink = (top - higher).exp()
-                total = shrink * total + powers.sum(-1, keepdim=True)
-                output, top = shrink * output + powers @ pair[1], higher
+                shrink = (top[..., here, :] - higher).exp()
+                total[..., here, :].mul_(shrink).add_(powers.sum(-1, keepdim=True))
+                output[..., here, :].mul_(shrink).add_(powers @ v)
+                top[..., here, :] = higher
             if step < group.size - 1:
                 pair = group.shift(pair, name="ring forward")
         output = output / total
@@ -719,13 +762,14 @@ class _RingAttention(torch.autograd.Function):
         to_query, to_pair = torch.zeros_like(query), torch.zeros_like(pair)
         drift = (gradient * output).sum(-1, keepdim=True)
         for step in range(group.size):
-            hidden = _hidden(ctx.where, group.rank, step)
-            if not hidden.all():
-                scores = ctx.scale * query @ pair[0].mT
-                weights = (scores - log_total).exp().masked_fill(hidden, 0.0)
-                slope = ctx.scale * weights * (gradient @ pair[1].mT - drift)
-                to_query += slope @ pair[0]
-                to_pair += torch.stack([slope.mT @ query, weights.mT @ gradient])
+            for here, there, hidden in _tiles(ctx.where, group.rank, step):
+                q, g = query[..., here, :], gradient[..., here, :]
+                k, v = pair[..., there, :]
+                scores = ctx.scale * q @ k.mT - log_total[..., here, :]
+                weights = scores.exp().masked_fill(hidden, 0.0)
+                slope = ctx.scale * weights * (g @ v.mT - drift[..., here, :])
+                to_query[..., here, :] += slope @ k
+                to_pair[..., there, :] += torch.stack([slope.mT @ q, weights.mT @ g])
             if group.size > 1:  # the last shift brings the gradients home
                 to_pair = group.shift(to_pair, name="ring backward")
             if step < group.size - 1:
@@ -733,9 +777,19 @@ class _RingAttention(torch.autograd.Function):
         return to_query, *to_pair, None, None
 
 
-def _hidden(where: list[Tensor], rank: int, step: int) -> Tensor:
-    """True where a key that is here at this step stands later than the query."""
-    return where[rank][:, None] < where[rank - step]
+def _tiles(
+    where: list[tuple[Tensor, ...]], rank: int, step: int
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """The pieces of queries that see something of a piece of the keys that are here at this step.
+
+    And what each query does not see of it: the keys that stand later.
+    """
+    size = len(where[rank][0])
+    for i, queries in enumerate(where[rank]):
+        for j, keys in enumerate(where[rank - step]):
+            if keys[0] <= queries[-1]:
+                here, there = (slice(n * size, (n + 1) * size) for n in (i, j))
+                yield here, there, queries[:, None] < keys
 
 
 def ring_bytes(

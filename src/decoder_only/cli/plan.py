@@ -1,6 +1,7 @@
 """The command `plan`."""
 
 import math
+import re
 import shlex
 import textwrap
 from typing import Annotated, Literal
@@ -17,7 +18,9 @@ from decoder_only.training import TrainConfig
 def plan(
     *,
     gpu: str = "H100",
-    count: int = 8,
+    count: Annotated[int | None, option("N", "8")] = None,
+    parallel: Annotated[str | None, option("dp=N,tp=N", "dp alone")] = None,
+    network: Annotated[float, option("GB/S")] = 50.0,
     hours: Annotated[float | None, option("HOURS", "24 if nothing is given")] = None,
     flops: Annotated[str | None, option("C", "none")] = None,
     params: Annotated[str | None, option("N", "what the law finds best")] = None,
@@ -33,13 +36,16 @@ def plan(
 
     Args:
         gpu: Which device; its data sheet must be known.
-        count: How many of them.
+        count: How many of them; eight to a machine.
+        parallel: The layout: dp groups divide the batch and the state, and the tp devices of a
+            group its matrices and positions. Either may be left out where the count gives it.
+        network: GB that each device sends to other machines in a second.
         hours: How long they may work.
         flops: Operations that may be spent, instead of hours.
         params: Parameters of the model.
         tokens: Tokens to train on.
         law: Which splits the budget.
-        utilization: Share of the device's peak that the training reaches.
+        utilization: Share of the device's peak that is reached while it computes.
         context_length: Tokens that the model sees at once.
     """
     device = known_device(gpu)
@@ -59,9 +65,26 @@ def plan(
         split = "both as given"
     elif n_wished and n_budgets:
         split = "what the budget allows"
-    given = {**budget, **wished, "n_devices": count, "utilization": utilization}
-    given["context_length"] = context_length
+    given = {**budget, **wished, **_layout(parallel, count)}
+    given |= {"utilization": utilization, "context_length": context_length}
+    given["network"] = 1e9 * network
     _show(planning.plan_training(PUBLISHED[law], device, **given), split, law)
+
+
+def _layout(word: str | None, count: int | None) -> dict[str, int]:
+    """How many devices, and how many of them divide the matrices: dp=8,tp=4 is 32 and 4."""
+    found = re.fullmatch(r"dp=(\d+)(?:,tp=(\d+))?|tp=(\d+)", word or "tp=1")
+    if found is None:
+        raise ValueError(f"--parallel {word} is no layout; write dp=8,tp=4")
+    groups, each = found[1], int(found[2] or found[3] or 1)
+    if groups is None:
+        return {"n_devices": 8 if count is None else count, "tensor_parallel": each}
+    product = int(groups) * each
+    if count not in (None, product):
+        raise ValueError(
+            f"--count {count} is not --parallel {word}, which are {product} devices; leave one out"
+        )
+    return {"n_devices": product, "tensor_parallel": each}
 
 
 def _amount(option: str, word: str | None) -> float | None:
@@ -88,6 +111,10 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
     ways = ({"compiled": True}, {"recompute": True}, {"loss_slices": 8})
     less = [short(plan.memory_if(**way), "B") for way in ways]
     stored = short(4 * n, "B"), short(12 * n, "B")
+    spread, group = ": spread by FSDP" if n_devices > 1 else "", ""
+    if plan.tensor_parallel > 1:
+        group = f" for {plan.tensor_parallel}"
+        spread = f": spread over all; the rest over {plan.tensor_parallel}"
     text = "WebText2" if law == "kaplan2020" else "MassiveText"
     said = f"""
     Model      {short(n)} parameters: {shape(config)}
@@ -99,10 +126,10 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
                  more than each position may see
     Time       {duration(plan.seconds)} on {n_devices} x {device.name}, {hours}
                  assuming {plan.utilization:.0%} of the data sheet's {short(device.flops)}
-                 operations/s, the dense 16-bit peak
-    Memory     {total} of {room} on each device, sequences at a time: {plan.batch_size}
+                 operations/s, the dense 16-bit peak{_network(plan)}
+    Memory     {total} of {room} on each device, sequences at a time: {plan.batch_size}{group}
                  weights {part["weights"]}, gradients {part["gradients"]}, AdamW
-                 {part["optimizer"]}{": spread by FSDP" if n_devices > 1 else ""}
+                 {part["optimizer"]}{spread}
                  activations {part["activations"]}, gradients of the logits {part["loss"]}
                  uncompiled; compiled {less[0]}, with --recompute {less[1]},
                  with --loss-slices 8 {less[2]}
@@ -112,9 +139,34 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
                  of {text} in its tokens: {law} was fitted to that, not yours
     """
     print(textwrap.dedent(said).strip())
+    if plan.tensor_parallel > 1:
+        print(
+            "\nNo command trains it: `decoder-only train` divides batch and state, not"
+        )
+        print("the matrices, which chapter 13 does by hand and by PyTorch's own means.")
+        return
     print("\nTrain it on tokens that `decoder-only prepare --tokenizer gpt2` made:\n")
     words = textwrap.wrap(shlex.join(_command(plan)), 80, break_on_hyphens=False)
     print("  " + " \\\n    ".join(words))
+
+
+def _network(plan: planning.Plan) -> str:
+    """The row on what devices send to each other, where there are several."""
+    if plan.n_devices == 1:
+        return ""
+    groups, each = plan.data_parallel, plan.tensor_parallel
+    rows = [f"\n    Network    dp={groups}, tp={each}: devices compute "]
+    rows[0] += f"{plan.computing:.0%} of the time"
+    for name, n, when in (
+        ("matrices", each, "on top of it"),
+        ("state", groups, "meanwhile"),
+    ):
+        if n > 1:
+            part = plan.paces[name] / plan.paces["computing"]
+            speed = short(plan.speeds[name], "B")
+            said = f"{name} over {n} at {speed}/s: {part:.0%} of the computing, {when}"
+            rows.append(f"\n{'':17}{said}")
+    return "".join([*rows, f"\n{'':17}latency is not counted"])
 
 
 def _command(plan: planning.Plan) -> list[str]:

@@ -52,7 +52,7 @@ class Group:
 
     def __init__(
         self,
-        store: dist.Store,
+        store: "dist.Store",  # quoted, for a PyTorch that was built without
         rank: int,
         size: int,
         *,
@@ -199,9 +199,9 @@ class Group:
         row, column = divmod(self.rank, n)
         places = (f"row {row}", column, n), (f"column {column}", row, self.size // n)
         settings = {"native": self.native, "device": self.device}
-        settings["timeout"] = self._timeout
+        settings["timeout"], number = self._timeout, len(self._parts)
         made = tuple(
-            Group(dist.PrefixStore(f"{n}/{name}", self._store), *place, **settings)
+            Group(dist.PrefixStore(f"{number}/{name}", self._store), *place, **settings)
             for name, *place in places
         )
         self._parts += made

@@ -9,6 +9,7 @@ Chapter 9.
 """
 
 import contextlib
+import math
 import platform
 import warnings
 from collections.abc import Callable
@@ -110,27 +111,30 @@ class Device:
         flops: operations per second in dense 16-bit matrix products.
         bandwidth: bytes per second between memory and arithmetic.
         memory: bytes.
+        link: bytes per second that it sends to another of its machine: by NVLink where the sheet
+            has it, else by PCIe. Without bound if it is not said.
     """
 
     name: str
     flops: float
     bandwidth: float
     memory: float
+    link: float = math.inf
 
 
 _SHEETS = (
-    Device("H200", 989.4e12, 4.8e12, 141e9),
-    Device("H100 PCIe", 756e12, 2.0e12, 80e9),
-    Device("H100", 989.4e12, 3.35e12, 80e9),
-    Device("A100", 312e12, 1.555e12, 40e9),
-    Device("A100 80GB", 312e12, 2.039e12, 80e9),
-    Device("L40S", 362e12, 864e9, 48e9),
-    Device("L4", 121e12, 300e9, 24e9),
-    Device("A10G", 70e12, 600e9, 24e9),
-    Device("V100", 125e12, 900e9, 16e9),
-    Device("T4", 65e12, 320e9, 16e9),
-    Device("RTX 4090", 165.2e12, 1008e9, 24e9),
-    Device("RTX 3090", 71e12, 936e9, 24e9),
+    Device("H200", 989.4e12, 4.8e12, 141e9, 450e9),
+    Device("H100 PCIe", 756e12, 2.0e12, 80e9, 64e9),
+    Device("H100", 989.4e12, 3.35e12, 80e9, 450e9),
+    Device("A100", 312e12, 1.555e12, 40e9, 300e9),
+    Device("A100 80GB", 312e12, 2.039e12, 80e9, 300e9),
+    Device("L40S", 362e12, 864e9, 48e9, 32e9),
+    Device("L4", 121e12, 300e9, 24e9, 32e9),
+    Device("A10G", 70e12, 600e9, 24e9, 32e9),
+    Device("V100", 125e12, 900e9, 16e9, 150e9),
+    Device("T4", 65e12, 320e9, 16e9, 16e9),
+    Device("RTX 4090", 165.2e12, 1008e9, 24e9, 32e9),
+    Device("RTX 3090", 71e12, 936e9, 24e9, 32e9),
 )
 DEVICES: dict[str, Device] = {device.name: device for device in _SHEETS}
 

@@ -1,10 +1,10 @@
-"""Which of the tensors that a computation made are still alive when it is over.
+"""What tensors hold: which of those that a computation made are alive when it is over.
 
 A forward pass leaves behind what its backward pass will need. Counted here by what was allocated
 and has not been freed, so that no one has to know what each operator keeps. Used by chapter 13.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -40,6 +40,12 @@ class Allocations(TorchDispatchMode):
         """Bytes of what was allocated and still exists."""
         found = map(torch.UntypedStorage._new_with_weak_ptr, self._seen)
         return sum(storage.nbytes() for storage in found if storage is not None)
+
+
+def held_bytes(tensors: Iterable[Tensor]) -> int:
+    """Bytes of the memory behind some tensors; what several of them share counts once."""
+    storages = [x.untyped_storage() for x in tensors]
+    return sum({each.data_ptr(): each.nbytes() for each in storages}.values())
 
 
 def _storages(things: Any) -> list[StorageWeakRef]:

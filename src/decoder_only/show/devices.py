@@ -45,7 +45,7 @@ def divided_part(n_devices: int) -> Figure:
         _say(axes, middle, 0.33, f"backward: {backward}", fontsize=10.5)
     centre = (bottom + top - 0.1) / 2
     for x, name, arrow in ((0.2, "$x$", (0.62, 0.93)), (6.35, "$y$", (5.86, 6.32))):
-        _box(axes, x, centre - _TALL / 2, 0.4, _TALL, plots.GREY, 0.25)
+        plots.box(axes, (x, centre - _TALL / 2), (0.4, _TALL), plots.GREY, 0.25)
         _say(axes, x + 0.2, centre, name)
         plots.arrow(axes, (arrow[0], centre), (arrow[1], centre))
     for p in range(n_devices):
@@ -58,19 +58,19 @@ def _device(axes: Axes, p: int, n: int, y: float) -> None:
     low = middle - _TALL / 2
     axes.text(1.14, y + 1.0, f"device {p}", fontsize=9.5, color=plots.GREY, va="top")
     # What a device holds of a matrix is filled; the rest of it is an outline.
-    _box(axes, 1.2, middle - 0.2, _LONG, 0.4, None)
-    _box(axes, 1.2 + p * slab, middle - 0.2, slab, 0.4, colour, 0.55)
+    plots.box(axes, (1.2, middle - 0.2), (_LONG, 0.4))
+    plots.box(axes, (1.2 + p * slab, middle - 0.2), (slab, 0.4), colour, 0.55)
     _say(axes, 1.2 + _LONG / 2, middle - 0.34, r"$W^{up}$ by columns", fontsize=9)
     plots.arrow(axes, (2.3, middle), (2.62, middle))
-    _box(axes, 2.7, low, slab, _TALL, colour, 0.3)
+    plots.box(axes, (2.7, low), (slab, _TALL), colour, 0.3)
     _say(axes, 2.7 + slab / 2, middle, f"$h_{p}$")
     plots.arrow(axes, (2.78 + slab, middle), (3.55, middle))
-    _box(axes, 3.65, middle - _LONG / 2, 0.4, _LONG, None)
+    plots.box(axes, (3.65, middle - _LONG / 2), (0.4, _LONG))
     slot = middle + _LONG / 2 - (p + 1) * slab
-    _box(axes, 3.65, slot, 0.4, slab, colour, 0.55)
+    plots.box(axes, (3.65, slot), (0.4, slab), colour, 0.55)
     _say(axes, 4.12, middle, "$W^{down}$\nby rows", fontsize=9, ha="left")
     plots.arrow(axes, (4.78, middle), (5.02, middle))
-    _box(axes, 5.1, low, 0.4, _TALL, colour, 0.3)
+    plots.box(axes, (5.1, low), (0.4, _TALL), colour, 0.3)
     _say(axes, 5.3, middle, f"$y_{p}$")
     plots.arrow(axes, (5.53, middle), (5.73, middle))
 
@@ -79,19 +79,3 @@ def _say(axes: Axes, x: float, y: float, text: str, **look: object) -> None:
     axes.text(
         x, y, text, **{"ha": "center", "va": "center_baseline", "fontsize": 12, **look}
     )
-
-
-def _box(
-    axes: Axes,
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    colour: str | None,
-    strength: float = 1.0,
-) -> None:
-    if colour is not None:
-        look = {"facecolor": colour, "alpha": strength, "edgecolor": "none"}
-        axes.add_patch(Rectangle((x, y), width, height, **look))
-    line = {"facecolor": "none", "edgecolor": plots.MIST, "linewidth": 0.8}
-    axes.add_patch(Rectangle((x, y), width, height, **line))

@@ -161,9 +161,4 @@ def _cells(axes: Axes, x: float, y: float, values: np.ndarray, largest: float) -
 
 
 def _cell(axes: Axes, x: float, y: float, colour: str, strength: float) -> None:
-    for look in (
-        {"facecolor": "white", "edgecolor": "none"},
-        {"facecolor": colour, "alpha": strength, "edgecolor": "none"},
-        {"facecolor": "none", "edgecolor": plots.MIST, "linewidth": 0.8},
-    ):
-        axes.add_patch(Rectangle((x, y), _CELL, _CELL, **look))
+    plots.box(axes, (x, y), (_CELL, _CELL), colour, strength)

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from decoder_only.engine.checks import require
 
-__all__ = ["arrow", "heatmap", "loss_curves", "page", "style", "use_style"]
+__all__ = ["arrow", "box", "heatmap", "loss_curves", "page", "style", "use_style"]
 
 # Okabe and Ito, "Color universal design" (2008), without its yellow, which is too pale for lines.
 BLUE = "#0072B2"
@@ -247,6 +247,22 @@ def arrow(
     plain = {"arrowstyle": "-|>", "mutation_scale": 10, "color": MIST}
     plain |= {"shrinkA": 0, "shrinkB": 0, "linewidth": 1.2}
     axes.add_patch(FancyArrowPatch(start, end, **plain | look))
+
+
+def box(
+    axes: Axes,
+    corner: tuple[float, float],
+    size: tuple[float, float],
+    colour: str | None = None,
+    strength: float = 1.0,
+) -> None:
+    """A box in a drawing: white, outlined, and shaded by a colour's strength between 0 and 1."""
+    looks = [{"facecolor": "white"}]
+    if colour is not None:
+        looks.append({"facecolor": colour, "alpha": strength})
+    looks.append({"facecolor": "none", "edgecolor": MIST, "linewidth": 0.8})
+    for look in looks:
+        axes.add_patch(Rectangle(corner, *size, **{"edgecolor": "none"} | look))
 
 
 def _write_values(image: AxesImage, values: np.ndarray, decimals: int) -> None:
