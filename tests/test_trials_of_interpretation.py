@@ -1,4 +1,4 @@
-"""The trial of chapter 14: whole, and paired over seeds."""
+"""The trials of chapter 14: whole, and paired over seeds."""
 
 import numpy as np
 
@@ -25,3 +25,20 @@ def test_no_excess_is_negative_and_each_falls():
         assert len(np.unique(own["entropy"])) == 1  # the same stories for all runs
         first, last = own[own["step"] == 0], own[own["step"] == 512]
         assert last["excess"].max() < 0.1 * first["excess"].min()
+
+
+def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
+    runs = load_runs("induction")
+    last = runs[runs["step"] == runs["step"].max()]
+    for arm in np.unique(runs["arm"]):
+        own = last[last["arm"] == arm]
+        tried = own[own["seed"] == 0]
+        best = tried["learning_rate"][tried["late"].argmin()]
+        assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
+        fresh = own[own["seed"] > 0]
+        assert len(fresh) == (5 if arm in ("learned", "rotary") else 3)
+        assert set(fresh["learning_rate"]) == {best}
+        for run in own:
+            same = runs[(runs["arm"] == arm) & (runs["seed"] == run["seed"])]
+            same = same[same["learning_rate"] == run["learning_rate"]]
+            assert [*same["step"]] == list(range(0, int(run["step"]) + 1, 20))

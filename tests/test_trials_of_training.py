@@ -1,78 +1,66 @@
 """The trials of chapter 9: rates inside, fresh seeds, arms that differ in what they say."""
 
-import importlib
-import json
 import math
-import sys
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from ladder import unchecked
+from trials import check_rates
 
-from decoder_only import stored
 from decoder_only.data import document_corpus, training_batch
 from decoder_only.lm_head import next_token_loss
 from decoder_only.optimization import orthogonalize
 from decoder_only.stored import load_runs
 from decoder_only.tokenization import BytePairTokenizer
 
-TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
-SCRIPTS = {"updates": "updates", "batches": "batches", "gradient_noise": "batches"}
+RATES = ("learning_rate", "table_learning_rate")
+ARM = ["rule", "warmup", "clip", "dropout", "texts"]
 
 
-@pytest.fixture
-def trial(monkeypatch):
-    monkeypatch.syspath_prepend(str(TRIALS))
-    monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
-    known = set(sys.modules)
-    yield importlib.import_module
-    for name in set(sys.modules) - known:
-        if name in ("updates", "batches", "_path", "tables", "provenance"):
-            sys.modules.pop(name)
+def with_fresh_seeds(runs: np.ndarray) -> np.ndarray:
+    """The runs of the arms that were repeated."""
+    repeated = {tuple(arm) for arm in runs[ARM][runs["seed"] > 0]}
+    return runs[[tuple(arm) in repeated for arm in runs[ARM]]]
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_it_is_told_how_the_table_was_made(name):
-    path = stored.FOLDER / "trials" / f"{name}.json"
-    about = json.loads(path.read_text(encoding="utf-8"))
-    assert about["runs"] == len(load_runs(name))
-    assert f"benchmarks/trials/{SCRIPTS[name]}.py" in about["provenance"]["command"]
-
-
-def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds():
+def test_every_arm_has_its_rates_inside_and_three_fresh_seeds():
     runs = load_runs("updates")
-    runs = runs[runs["spoiled"] < 0]
-    names = runs.dtype.names[: runs.dtype.names.index("seed")]
-    settings = [name for name in names if name != "learning_rate"]
-    arms = np.unique(runs[settings])
-    assert len(arms) >= 13
-    for arm in arms:
-        own = runs[runs[settings] == arm]
-        tried, fresh = own[own["seed"] == 0], own[own["seed"] > 0]
-        best = tried["learning_rate"][tried["loss"].argmin()]
-        assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
-        assert set(fresh["learning_rate"]) == {best}
-        assert list(np.sort(fresh["seed"]))[:3] == [1, 2, 3]
+    one_rate = runs[RATES[0]] == runs[RATES[1]]
+    found = check_rates(with_fresh_seeds(runs[one_rate]), ARM)
+    own = with_fresh_seeds(runs[~one_rate | (runs["seed"] == 0)])
+    found += check_rates(own, ARM, rates=RATES)
+    assert len(found) >= 19
+    assert all(list(fresh["seed"])[:3] == [1, 2, 3] for fresh in found)
 
 
-def test_every_size_of_batch_has_its_best_rate_inside_and_three_fresh_seeds():
+def test_every_size_of_batch_has_its_best_rate_inside():
     runs = load_runs("batches")
     for size in np.unique(runs["batch_size"]):
         own = runs[runs["batch_size"] == size]
-        tried, fresh = own[own["seed"] == 0], own[own["seed"] > 0]
+        first = own[own["seed"] == 0]
         for target in ("steps_high", "steps_low"):
-            best = tried["learning_rate"][tried[target].argmin()]
-            assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
-            assert set(fresh["seed"][fresh["learning_rate"] == best]) == {1, 2, 3}
+            best = first["learning_rate"][first[target].argmin()]
+            assert first["learning_rate"].min() < best < first["learning_rate"].max()
+        tried = [
+            own[(own["learning_rate"] == rate) & np.isin(own["seed"], (1, 2, 3))]
+            for rate in np.unique(own["learning_rate"])
+        ]
+        tried = [runs for runs in tried if len(runs) == 3]
+        best = min(tried, key=lambda runs: runs["steps_low"].mean())
+        last = own[own["seed"] > 3]
+        if len(last):  # others than those that chose
+            assert set(last["learning_rate"]) == set(best["learning_rate"])
+            assert sorted(last["seed"]) == [4, 5, 6]
 
 
 @pytest.mark.parametrize("rule", ["no look-ahead", "not orthogonal", "no mean"])
 def test_what_takes_muon_apart_differs_in_what_it_says(trial, rule):
     updates = trial("updates")
-    model = updates.build(updates.Point())
+    point = replace(updates.arm(f"muon, {rule}"), learning_rate=0.1)
+    model = updates.build(point)
     weight = model.blocks[0].mlp.up.weight
-    point = updates.Point(rule=f"muon, {rule}", learning_rate=0.1)
     _, optimizer = updates.optimizers_of(point, model)
     generator = torch.Generator().manual_seed(0)
     gradients = [torch.randn(weight.shape, generator=generator) for _ in range(2)]
@@ -100,17 +88,15 @@ def test_what_takes_muon_apart_differs_in_what_it_says(trial, rule):
 
 
 def test_the_noise_scale_is_that_of_the_rows_gradients(trial, monkeypatch):
-    batches = trial("batches")
-    corpus, held_out = tiny()
-    monkeypatch.setattr(batches, "material", lambda: (corpus, held_out))
-    monkeypatch.setattr(batches, "N_ROWS", 6)
-    point = batches.Point(batch_size=8, learning_rate=1e-3)
-    model, (optimizer,) = batches.begin(point)
+    noise = trial("gradient_noise")
+    corpus = tiny()
+    monkeypatch.setattr(noise, "N_ROWS", 6)
+    model, (optimizer,) = noise.begin(noise.Point(batch_size=8, learning_rate=1e-3))
     for weight in model.parameters():
         weight.grad = torch.ones_like(weight)
     optimizer.step()
-    state = batches.State(learning_rate=1e-3, step=1, seed=0)
-    found = batches.noise_of(model, optimizer, corpus, state)
+    state = noise.State(learning_rate=1e-3, step=1, seed=0)
+    found = noise.noise_of(model, optimizer, corpus, state, 6.0)
     rows = []
     for step in range(6, 12):
         inputs, targets = training_batch(
@@ -130,16 +116,14 @@ def test_the_noise_scale_is_that_of_the_rows_gradients(trial, monkeypatch):
 
 def tiny():
     text = ["the cat sat on the mat. it slept.", "a dog ran. it ran far away."] * 20
-    corpus = document_corpus(text, BytePairTokenizer.train(text, 280))
-    return corpus, corpus
+    return document_corpus(text, BytePairTokenizer.train(text, 280))
 
 
 def test_a_run_gives_its_row_again(trial):
     updates = trial("updates")
-    runs = load_runs("updates")
-    same = (runs["rule"] == "muon") & (runs["seed"] == 1) & (runs["spoiled"] == 100)
-    (run,) = runs[same & np.isinf(runs["clip"])]
-    rate = float(run["learning_rate"])
-    point = updates.Point(rule="muon", learning_rate=rate, seed=1, spoiled=100)
-    assert updates.measure(point).loss == pytest.approx(run["loss"], abs=0.02)
-    assert not math.isnan(run["loss"])
+    point = updates.TABLE.at_best_rate(updates.arm("muon", clip=math.inf))
+    point = replace(point, seed=1)
+    stored_loss = float(updates.TABLE.row(point)["loss"])
+    with unchecked():  # thousands of stories are told
+        again = updates.measure(point)
+    assert again.loss == pytest.approx(stored_loss, abs=0.02)

@@ -30,7 +30,7 @@ def check_rates(
         for rate in rates:
             others = [name for name in rates if name != rate]
             near = tried[rate][tried[others] == best[others]] if others else tried[rate]
-            assert near.min() < best[rate] < near.max(), (arm, rate)
-            assert set(fresh[rate]) == {best[rate]}, (arm, rate)
+            assert near.min() < best[rate] < near.max(), (arm.tolist(), rate)
+            assert set(fresh[rate]) == {best[rate]}, (arm.tolist(), rate)
         found.append(np.sort(fresh, order="seed"))
     return found

@@ -1,14 +1,19 @@
-"""How a model is trained: update rules, schedules, warm-up, decay, clipping, starts, dropout.
+"""How a model is trained: update rules, clipping, warm-up, dropout.
 
-    python benchmarks/trials/updates.py rules schedules warmup clipping decay starts dropout
+    python benchmarks/trials/updates.py rules clipping warmup dropout
 
 Models of chapter 9 (width 64, V = 1024) learn the openings of stories, 200 steps of eight rows. An
 experiment is a list of arms, which differ from the plainest run (no clipping, no decay, warm-up of
-20 steps, half a cosine) in one thing. Each arm is tried with one seed at rates a factor of two
-apart, and at further ones until its best is not an end; then at its best with fresh seeds. Judged
-by the loss on the openings of 128 stories that were held out; one that is no number any more is
-written as infinite. `clipping` also lets one batch of random tokens come halfway, at the best
-rates of `rules`, with and without a limit.
+20 steps and half a cosine) in one thing. An arm has two rates, one for the matrices and one for the
+embedding and the norms (which AdamW moves where Muon moves the matrices). With one seed, each of
+the two is halved and doubled while the other stays, from where they are best, until both lie
+between two others; there the arm is run with fresh seeds. Judged by the loss on the openings of
+128 stories that were held out; one that is no number any more is written as infinite.
+
+In the first edition of this trial one rate moved everything, and these runs stand in the table as
+well: two equal rates, of three or more the best, and fresh seeds there. They are all that there is
+of `dropout`, of Muon without warm-up, and of Muon's mean without the orthogonalization; AdamW
+without warm-up has two rates with the first seed only.
 
 What would count against an arm: a difference to the other, seed by seed, of less than twice its
 standard error. Three arms are there to take Muon apart: without the look-ahead, without the mean,
@@ -19,37 +24,35 @@ The table goes into the package, for chapter 9. Runs that stand in it are not ma
 
 import functools
 import math
-import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from itertools import islice
 
-import _path
 import torch
-import tyro
-from provenance import collect, write_results
-from tables import append, key, read
 from torch import Tensor
+from trial import Table
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import END_OF_TEXT, Corpus, document_corpus, training_batch
 from decoder_only.engine import hardware
 from decoder_only.model import GPT
 from decoder_only.optimization import (
-    SCHEDULES,
     Muon,
     build_optimizers,
+    cosine,
+    parameter_groups,
     set_learning_rate,
 )
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import evaluate, train_step
 
-TABLE = _path.TABLES / "updates.csv"
 SHAPE = {"vocab_size": 1024, "context_length": 64, "d_model": 64, "n_heads": 4}
-SHAPE |= {"positions": "rotary", "norm": "rms", "bias": False}
-BATCH = 8
+SHAPE |= {"n_layers": 2, "positions": "rotary", "norm": "rms", "bias": False}
+BATCH, STEPS = 8, 200
+RATES = {"descent": 1.0, "momentum": 0.05, "adamw": 5e-3}  # to begin with; Muons: 0.02
+MUONS = ("muon", "muon, no look-ahead", "muon, no mean", "muon, not orthogonal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,36 +61,22 @@ class Point:
 
     Attributes:
         rule: how weights follow gradients.
-        learning_rate: the peak.
-        table_share: rate of tables and norms, as a share of that of matrices.
-        schedule, warmup: how the rate changes.
-        beta2: of AdamW.
-        weight_decay: of matrices.
+        learning_rate: the peak, of matrices.
+        table_learning_rate: the peak, of the embedding and the norms.
+        warmup: steps until the rates have risen.
         clip: the longest gradient; infinite leaves all.
-        start: factor on the first weights.
-        last: factor on the first weights of the matrices that add to the stream, besides.
-        n_layers, dropout: of the model.
+        dropout: of the model.
         texts: openings to learn from.
-        spoiled: the step at which a batch of random tokens comes; -1 for none.
-        steps: how many.
         seed: of weights and order.
     """
 
     rule: str = "adamw"
-    learning_rate: float = 0.0
-    table_share: float = 1.0
-    schedule: str = "cosine"
+    learning_rate: float
+    table_learning_rate: float
     warmup: int = 20
-    beta2: float = 0.95
-    weight_decay: float = 0.0
     clip: float = math.inf
-    start: float = 1.0
-    last: float = 1.0
-    n_layers: int = 2
     dropout: float = 0.0
     texts: int = 4000
-    spoiled: int = -1
-    steps: int = 200
     seed: int = 0
 
 
@@ -101,95 +90,39 @@ class Row(Point):
     processor_seconds: float
 
 
-RATES = {
-    "descent": (0.5, 1.0, 2.0, 4.0),
-    "momentum": (0.025, 0.05, 0.1),
-    "adamw": (2.5e-3, 5e-3, 1e-2),
-    "muon": (1e-2, 2e-2, 4e-2),
-}
-MUONS = ("muon", "muon, no look-ahead", "muon, no mean", "muon, not orthogonal")
+TABLE = Table("updates", Point, tuned=("learning_rate", "table_learning_rate"))
 
 
-ORDER = [
-    "rules",
-    "clipping",
-    "warmup",
-    "dropout",
-    "schedules",
-    "decay",
-    "starts",
-    "deep",
-]
+def arm(rule: str, **changes: object) -> Point:
+    """At the rates from which its own are looked for."""
+    rate = RATES.get(rule, 0.02)
+    return Point(rule=rule, learning_rate=rate, table_learning_rate=rate, **changes)
 
 
-def rates(arm: Point) -> tuple[float, ...]:
-    """To begin with: about what was best for the plain run."""
-    return RATES["muon" if arm.rule in MUONS else arm.rule]
+def tuned(arms: Iterable[Point], n_seeds: int = 3) -> Iterator[Point]:
+    """Each at rates until both lie between two others, then there with fresh seeds."""
+    for each in arms:
+        yield from TABLE.rates([each])
+        yield from TABLE.seeds([each], range(1, 1 + n_seeds))
 
 
-ARMS = {
-    "rules": [Point(rule=name) for name in ("descent", "momentum", "adamw", *MUONS)],
-    # With the betas of the original recipe.
-    "schedules": [Point(schedule=name, beta2=0.98) for name in SCHEDULES],
-    "warmup": [Point(rule=rule, warmup=0) for rule in ("adamw", "muon")],
-    "clipping": [Point(rule=rule, clip=1.0) for rule in ("momentum", "adamw", "muon")],
-    # And a rate of their own for tables and norms, which do not decay.
-    "decay": [
-        *(Point(weight_decay=decay) for decay in (0.1, 1.0)),
-        *(Point(rule="muon", table_share=share) for share in (0.25, 4.0)),
-    ],
-    "starts": [Point(start=factor) for factor in (0.1, 10.0)],
-    "deep": [Point(n_layers=8, last=factor) for factor in (1.0, 4.0)],
-    "dropout": [
-        Point(texts=60),
-        Point(texts=60, dropout=0.2),
-        Point(dropout=0.2),
-    ],
-}
-N_FRESH = {"rules": 5}  # and three elsewhere
+def rules() -> Iterator[Point]:
+    yield from tuned((arm(rule) for rule in (*RATES, *MUONS)), n_seeds=5)
 
 
-def search(arm: Point) -> Iterator[Point]:
-    """The rates of an arm that are still to be tried, one seed."""
-    while True:
-        ends = {}
-        for row in read(TABLE):
-            own = key(asdict(replace(arm, learning_rate=row["learning_rate"])), Point)
-            if key(row, Point) == own:
-                ends[float(row["learning_rate"])] = float(row["loss"])
-        missing = [rate for rate in rates(arm) if rate not in ends]
-        if not missing:
-            best = min(ends, key=ends.get)
-            missing = [best / 2] if best == min(ends) else []
-            missing += [best * 2] if best == max(ends) else []
-        if not missing:
-            return
-        yield replace(arm, learning_rate=missing[0])
+def clipping() -> Iterator[Point]:
+    yield from tuned(arm(rule, clip=1.0) for rule in ("momentum", "adamw", "muon"))
 
 
-def best_rate(arm: Point) -> float:
-    """Of those that were tried with the first seed."""
-    tried = {}
-    for row in read(TABLE):
-        own = key(asdict(replace(arm, learning_rate=row["learning_rate"])), Point)
-        if key(row, Point) == own:
-            tried[float(row["learning_rate"])] = float(row["loss"])
-    return min(tried, key=tried.get)
+def warmup() -> Iterator[Point]:
+    yield from tuned(arm(rule, warmup=0) for rule in ("adamw", "muon"))
 
 
-def runs(name: str) -> Iterator[Point]:
-    """Of an experiment, one after the other: the later depend on what came of the earlier."""
-    for arm in ARMS[name]:
-        yield from search(arm)
-        at_best = replace(arm, learning_rate=best_rate(arm))
-        for seed in range(1, 1 + N_FRESH.get(name, 3)):
-            yield replace(at_best, seed=seed)
-    if name == "clipping":
-        for rule in ("adamw", "muon"):
-            rate = best_rate(Point(rule=rule))
-            for clip in (math.inf, 1.0):
-                point = Point(rule=rule, learning_rate=rate, clip=clip, spoiled=100)
-                yield from (replace(point, seed=seed) for seed in range(1, 4))
+def dropout() -> Iterator[Point]:
+    yield from tuned(arm("adamw", texts=60, dropout=share) for share in (0.0, 0.2))
+
+
+EXPERIMENTS = {each.__name__: each for each in (rules, clipping, warmup, dropout)}
 
 
 @functools.cache
@@ -212,15 +145,9 @@ def opening(story: str) -> str:
     return head if head == story else head + "."
 
 
-@torch.no_grad()
 def build(point: Point) -> GPT:
-    config = GPTConfig(**SHAPE, n_layers=point.n_layers, dropout=point.dropout)
-    model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
-    for name, weight in model.named_parameters():
-        is_last = name.endswith(("output.weight", "down.weight"))
-        if weight.ndim == 2:
-            weight.mul_(point.start * (point.last if is_last else 1))
-    return model
+    config = GPTConfig(**SHAPE, dropout=point.dropout)
+    return GPT(config, generator=torch.Generator().manual_seed(point.seed))
 
 
 class Blind(Muon):
@@ -240,17 +167,15 @@ class Straight(Muon):
 
 
 def optimizers_of(point: Point, model: GPT) -> list[torch.optim.Optimizer]:
+    rates = point.learning_rate, point.table_learning_rate
     if point.rule in ("descent", "momentum"):
+        groups = parameter_groups(model, weight_decay=0.0)
+        for group, rate in zip(groups, rates, strict=True):
+            group["lr"] = group["peak"] = rate
         memory = 0.9 if point.rule == "momentum" else 0.0
-        rate = {"lr": point.learning_rate, "peak": point.learning_rate}
-        group = {"params": list(model.parameters()), **rate}
-        return [torch.optim.SGD([group], momentum=memory, fused=True)]
-    settings = {
-        "learning_rate": point.learning_rate,
-        "table_learning_rate": point.table_share * point.learning_rate,
-        "weight_decay": point.weight_decay,
-        "beta2": point.beta2,
-    }
+        return [torch.optim.SGD(groups, momentum=memory, fused=True)]
+    settings = {"learning_rate": rates[0], "table_learning_rate": rates[1]}
+    settings["weight_decay"] = 0.0
     if point.rule == "adamw":
         return build_optimizers(model, **settings)
     if point.rule == "muon, no mean":
@@ -267,18 +192,12 @@ def measure(point: Point) -> Row:
     openings, held_out = material(point.texts)
     model = build(point)
     optimizers = optimizers_of(point, model)
-    noise = torch.Generator().manual_seed(point.seed)
-    course = {"warmup_steps": point.warmup, "total_steps": point.steps}
+    course = {"warmup_steps": point.warmup, "total_steps": STEPS}
     losses, seen, began = [], [math.inf], time.process_time()
-    for step in range(point.steps):
-        set_learning_rate(optimizers, SCHEDULES[point.schedule](step, **course))
+    for step in range(STEPS):
+        set_learning_rate(optimizers, cosine(step, **course))
         size = {"batch_size": BATCH, "context_length": SHAPE["context_length"]}
         batch = training_batch(openings, seed=point.seed, step=step, **size)
-        if step == point.spoiled:
-            batch = [
-                torch.randint(SHAPE["vocab_size"], ids.shape, generator=noise)
-                for ids in batch
-            ]
         hardware.seed_generators(point.seed, step, 0)  # from these dropout draws
         limit = point.clip if math.isfinite(point.clip) else None
         result = train_step(model, optimizers, *batch, max_gradient_norm=limit)
@@ -299,26 +218,5 @@ def _written(loss: float) -> float:
     return round(loss, 5) if math.isfinite(loss) else math.inf
 
 
-def main(experiments: tyro.conf.Positional[tuple[str, ...]]) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which: rules, schedules, warmup, clipping, decay, starts, deep or dropout.
-    """
-    torch.set_num_threads(1)
-    for name in sorted(experiments, key=ORDER.index):
-        for point in runs(name):
-            done = {key(row, Point) for row in read(TABLE)}
-            if key(asdict(point), Point) not in done:
-                append(TABLE, row := measure(point))
-                shown = {
-                    f.name for f in fields(row) if f.default != getattr(row, f.name)
-                }
-                print({n: x for n, x in asdict(row).items() if n in shown}, flush=True)
-        provenance = collect(packages=["torch", "numpy", "tiktoken"])
-        about = {"provenance": provenance, "runs": len(read(TABLE))}
-        write_results(TABLE.with_suffix(".json"), about)
-
-
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TABLE.make(measure, EXPERIMENTS)

@@ -91,7 +91,8 @@ def build_optimizers(
     """What moves a model's weights: AdamW for all, or Muon for matrices and AdamW for the rest.
 
     Call it after the model has been moved to its device. AdamW runs as one fused kernel. Both
-    optimizers step as far for the same learning rate, so one may do.
+    optimizers step as far for the same learning rate, so one may do; chapter 9's small models
+    learned best with tables four to eight times as fast as matrices.
 
     Args:
         optimizer: "adamw" or "muon".
