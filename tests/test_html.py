@@ -291,7 +291,7 @@ def test_folds_have_names_of_their_own(pages):
 
 # ---------------------------------------------------------------- the documents, row by row
 
-OPEN = {57}
+OPEN: set[int] = set()
 """Rows that wait for chapters to come."""
 
 

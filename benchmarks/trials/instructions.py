@@ -3,13 +3,14 @@
     python benchmarks/trials/instructions.py rates seeds
 
 The stored model of the hamlet learns "A story about NAME in which something is lost:" (or given, or
-sown), followed by such a story, cut off behind 96 tokens: 60 steps of AdamW on eight of them each. The
+sown), followed by such a story, cut off behind 48 tokens: 200 steps of AdamW on eight of them. The
 loss is on the answers' tokens ("answers") or on the instructions' too ("all"). "shuffled" learns
 as "answers" does, but from instructions that belong to another story.
 
-Then each of the 72 instructions is given once, and 96 tokens are drawn. The parser decides: `name`
-and `tale` are the shares of answers whose hero and tale are those asked for, `told` the share that
-is the beginning of a story of the language to the last character, `obeyed` all three. `base` is the
+Then each of the 72 instructions is given once, and 48 tokens are drawn. The parser decides: `name`
+and `tale` are the shares of answers whose hero and tale are those asked for, `reached` the share in
+which any tale can be told, `told` the share that is the beginning of a story of the language to the
+last character, `obeyed` all of it. `base` is the
 model before it learned. `loss` is that of the answers to 60 unseen instructions, in nats per token,
 and `rates` chooses by it; `old_gap` that of whole stories without an instruction, above the floor.
 What would count against learning from instructions: "shuffled" as obedient. Against leaving them
@@ -34,8 +35,9 @@ from decoder_only.lm_head import next_token_loss
 from decoder_only.model import GPT
 from decoder_only.stories.exact import hidden_state
 
+SHARES = "name", "tale", "reached", "told", "obeyed"
 VERBS = {"lost": "lost", "gift": "given", "garden": "sown"}
-LENGTH, STEPS, BATCH, N_TESTED = 96, 60, 8, 60
+LENGTH, STEPS, BATCH, N_TESTED = 48, 200, 8, 60
 ARMS = {"answers": 1e-3, "all": 1e-3, "shuffled": 1e-3}
 
 
@@ -53,11 +55,12 @@ class Row(Point):
     """A run and what came of it."""
 
     loss: float
-    name: float
-    tale: float
-    told: float
-    obeyed: float
-    old_gap: float
+    name: float | None
+    tale: float | None
+    reached: float | None
+    told: float | None
+    obeyed: float | None
+    old_gap: float | None
     processor_seconds: float
 
 
@@ -74,9 +77,8 @@ def rates() -> Iterator[Point]:
 
 
 def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(
-        (each for each in arms() if each.arm != "shuffled"), (1, 2, 3)
-    )
+    own = [each for each in arms() if each.arm != "shuffled"]
+    yield from TABLE.seeds(own, (1, 2, 3))
     (like,) = [each for each in arms() if each.arm == "answers"]
     rate = TABLE.at_best_rate(like).learning_rate
     for seed in (1, 2, 3):
@@ -128,19 +130,20 @@ def fitted(point: Point) -> GPT:
         return next_token_loss(model(inputs), targets)
 
     settings = {"steps": STEPS, "learning_rate": point.learning_rate}
-    learn(model.train(), loss_at, **settings, warmup=6, max_gradient_norm=1.0)
+    learn(model.train(), loss_at, **settings, warmup=20, max_gradient_norm=1.0)
     return model.eval()
 
 
-def judged(name: str, tale: str, text: str) -> tuple[bool, bool, bool]:
-    """Whether a beginning is about the name, of the tale, and of the language throughout."""
+def judged(name: str, tale: str, text: str) -> tuple[bool, bool, bool, bool]:
+    """Whether a beginning is about the name, of the tale, of any, and told by the language."""
     far = {each: language.explain(text).at for each, language in TALES.items()}
     people = {person: text.find(person) for person in LANGUAGE.characters}
     heroes = {person: at for person, at in people.items() if at >= 0}
     about = bool(heroes) and min(heroes, key=heroes.get) == name
     own = far.pop(tale)
     others = max(far.values())
-    return about, own > others, max(own, others) == len(text)
+    reached = own > others or list(far.values()).count(others) == 1
+    return about, own > others, reached, max(own, others) == len(text)
 
 
 def obedience(model: GPT, seed: int) -> dict[str, float]:
@@ -157,8 +160,7 @@ def obedience(model: GPT, seed: int) -> dict[str, float]:
         verdicts.append(judged(*each, TOKENIZER.decode(ids)))
     found = torch.tensor(verdicts)
     shares = [*found.float().mean(0).tolist(), found.all(1).float().mean().item()]
-    names = "name", "tale", "told", "obeyed"
-    return {name: round(share, 4) for name, share in zip(names, shares, strict=True)}
+    return {name: round(share, 4) for name, share in zip(SHARES, shares, strict=True)}
 
 
 @torch.no_grad()
@@ -172,8 +174,8 @@ def measure(point: Point) -> Row:
     return Row(
         **asdict(point),
         loss=round(next_token_loss(model(inputs), targets).item(), 4),
-        **obedience(model, point.seed),
-        old_gap=old_gap(model),
+        **(obedience(model, point.seed) if point.seed else dict.fromkeys(SHARES)),
+        old_gap=old_gap(model) if point.seed else None,
         processor_seconds=round(time.process_time() - began, 1),
     )
 

@@ -1,6 +1,6 @@
 """Three ways to translate: must a source be read by a model of its own, or in both directions?
 
-    python benchmarks/trials/translators.py rates seeds half more
+    python benchmarks/trials/translators.py rates seeds half
 
 The pairs of `stories.translation` are learned by three models of the same width and, to three in a
 thousand, the same number of parameters. "encoder-decoder" reads the source in a half of its own
@@ -14,8 +14,7 @@ floor is known.
 
 `rates` gives each arm three rates, and one more where the best was the largest; `seeds` repeats
 the best with fresh seeds. `half` does the same for half of the steps, with rates from that best one
-on until the best lies inside; the table also has such runs at the rate of the whole. `more` gives
-"prefix" and "causal", which three seeds could not tell apart, eight seeds more.
+on until the best lies inside; the table also has such runs at the rate of the whole.
 
 What would count against an encoder of its own: a gap to the floor that is no smaller than that of
 "causal" by more than the seeds' spread; what would count against looking both ways: the same of
@@ -101,13 +100,7 @@ def half() -> Iterator[Point]:
             yield replace(point, learning_rate=best, seed=seed)
 
 
-def more() -> Iterator[Point]:
-    for seed in range(4, 12):
-        for arm in ("prefix", "causal"):
-            yield Point(arm=arm, learning_rate=best_rate(arm), seed=seed)
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds, half, more)}
+EXPERIMENTS = {each.__name__: each for each in (rates, seeds, half)}
 
 
 def tried_rates(arm: str, steps: int = STEPS) -> dict[float, float]:
@@ -231,9 +224,7 @@ def measure(point: Point) -> Row:
 
 
 def main(
-    experiments: tyro.conf.Positional[
-        tuple[Literal["rates", "seeds", "half", "more"], ...]
-    ],
+    experiments: tyro.conf.Positional[tuple[Literal["rates", "seeds", "half"], ...]],
 ) -> None:
     """Make the runs of some experiments that have not been made yet.
 
