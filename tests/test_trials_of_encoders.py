@@ -115,8 +115,8 @@ def test_runs_give_their_rows_again(trial):
     assert again.scored == pytest.approx(run["scored"], abs=0.02)
     trial = trial("translators")
     runs = load_runs("translators")
+    rate = 0.008
     same = (runs["arm"] == ARMS[0]) & (runs["steps"] == 200) & (runs["seed"] == 1)
-    (run,) = runs[same]
-    rate = float(run["learning_rate"])
+    (run,) = runs[same & (runs["learning_rate"] == rate)]
     point = trial.Point(arm=ARMS[0], steps=200, learning_rate=rate, seed=1)
     assert trial.measure(point).loss == pytest.approx(run["loss"], abs=0.1)
