@@ -15,6 +15,9 @@ model before it learned. `loss` is that of the answers to 60 unseen instructions
 and `rates` chooses by it; `old_gap` that of whole stories without an instruction, above the floor.
 What would count against learning from instructions: "shuffled" as obedient. Against leaving them
 out of the loss: "all" as good.
+
+It is the second design. The first, 96 tokens and 120 steps, was obeyed in hardly a tenth of the
+answers and put aside.
 """
 
 import functools

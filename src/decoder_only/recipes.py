@@ -76,7 +76,7 @@ RECIPES: dict[str, Recipe] = {
         # one, so that more of a story lies in reach, and is said at once or not at all.
         data=_STORIES
         | {"language": "hamlet", "vocab_size": 2900}
-        | {"n_train": 10_000, "n_validation": 250},
+        | {"n_train": 20_000, "n_validation": 250},
         model=_model(192, d_model=128, n_layers=3, n_heads=4, tied=False),
         training=_training(
             1100,
