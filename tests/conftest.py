@@ -26,11 +26,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 @pytest.fixture
 def trial(monkeypatch):
-    """Imports a trial by its name. No other test finds what it brought along."""
+    """Imports a trial by its name. No other test finds what it brought along.
+
+    A trial trains as its command does: the annotations' checks would take most of the time, and
+    the tests of the modules have them.
+    """
+    from ladder import unchecked
+
     folder = ROOT / "benchmarks"
     monkeypatch.syspath_prepend(str(folder / "trials"))
     monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
-    yield importlib.import_module
+    with unchecked():
+        yield importlib.import_module
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(folder)):
             sys.modules.pop(name)
