@@ -152,7 +152,7 @@ def measure(point: Point) -> Row:
     )
 
 
-EXPERIMENTS = rates, fresh, size, length, tables
+EXPERIMENTS = {each.__name__: each for each in (rates, fresh, size, length, tables)}
 
 if __name__ == "__main__":
-    TABLE.make(measure, {each.__name__: each for each in EXPERIMENTS})
+    TABLE.make(measure, EXPERIMENTS)
