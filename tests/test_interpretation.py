@@ -240,6 +240,25 @@ def test_a_rewired_head_reads_another_stream_and_nobody_else_does(part):
             assert_close(model(one), model(one))
 
 
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ((3, 0), r"layer=3 cannot work: it must be below 3"),
+        ((0, 2), r"head=2 cannot work: it must be below 2"),
+        ((-1, 0), r"layer=-1 cannot work"),
+    ],
+)
+def test_a_head_that_is_not_there_is_refused_before_anything_is_hooked(head, message):
+    model = tiny()
+    for context in (
+        without_head(model, (0, 0), head),
+        rewired(model, head, "key", lambda x: x),
+    ):
+        with pytest.raises(ValueError, match=message), context:
+            pass
+    assert not model.blocks[0].attention.output._forward_pre_hooks
+
+
 # ------------------------------------------------------------------------------- probes, chains
 
 

@@ -776,7 +776,7 @@ from torch.nn.parallel import DistributedDataParallel
 from decoder_only import GPT, GPTConfig
 from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
 
-shape = dict(vocab_size=19, context_length=16, d_model=128, n_layers=4, n_heads=4)
+shape = dict(vocab_size=19, context_length=16, d_model=192, n_layers=2, n_heads=4)
 ids = torch.randint(19, (2, 17), generator=torch.Generator().manual_seed(0))
 
 

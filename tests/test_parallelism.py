@@ -66,9 +66,7 @@ every_shape = pytest.mark.parametrize(
 )
 every_size = pytest.mark.parametrize("n", [2, 4])
 every_way = pytest.mark.parametrize(
-    "way",
-    [{}, {"sequence": True}, {"sequence": True, "regather": False}],
-    ids=["tensor", "sequence", "inputs kept"],
+    "way", [{}, {"sequence": True}], ids=["tensor", "sequence"]
 )
 
 
@@ -133,18 +131,6 @@ def test_divided_matrices_have_the_loss_and_the_gradients_of_whole_ones(n, shape
         compare("many devices", {name: x for name, (x, _) in found.items()}, mine)
         assert set(mine) == set(truth)
         assert sent == {name: 2 * size for name, size in formula.items() if size}
-
-
-def test_what_is_gathered_again_changes_no_gradient():
-    def run(group, regather):
-        model = TensorParallel(make(), group, sequence=True, regather=regather)
-        model(*batch()).backward()
-        return model.whole(lambda p: p.grad)
-
-    found = (launch(run, 2, regather, native=True) for regather in (False, True))
-    for kept, again in zip(*found, strict=True):
-        for name, gradient in kept.items():
-            assert torch.equal(gradient, again[name])
 
 
 def test_targets_to_ignore_do_not_count():
@@ -329,7 +315,7 @@ def by_data(group: Group, *, bucket_bytes: int = 500, micro_batches: int = 1):
 
 def by_state(group: Group, *, stage: int):
     model = make(**SHALLOW)
-    optimizer = ShardedOptimizer(model.parameters(), group, adamw)
+    optimizer = ShardedOptimizer(model, group, adamw, stage=stage, bucket_bytes=500)
 
     def step(model, ids, targets):
         pieces = list(zip(mine(ids, group), mine(targets, group), strict=True))
@@ -338,9 +324,7 @@ def by_state(group: Group, *, stage: int):
             loss = loss_of(model, row[None], wanted[None]) / len(pieces)
             loss.backward()
             total += loss.detach()
-            if stage == 2:
-                optimizer.reduce()
-                assert all(p.grad is None for p in model.parameters())
+            assert all((p.grad is None) == (stage == 2) for p in model.parameters())
         optimizer.step()
         return group.all_reduce(total) / group.size
 
@@ -417,32 +401,26 @@ PIPELINES = {
     "GPipe": partial(in_stages, order=gpipe),
     "1F1B": partial(in_stages, order=one_forward_one_backward),
 }
-# Of all four devices; PyTorch's through torch.distributed's own group, which is theirs.
-OF_FOUR = {
-    **{name: WAYS[name] for name in ("tensor", "ZeRO 3")},
-    "grid": on_a_grid,
+# PyTorch's, through torch.distributed's own group.
+PYTORCH = {
     "DTensor": partial(by_pytorch, way="tensor"),
     "FSDP2": partial(by_pytorch, way="sharded"),
 }
+OF_TWO = {**WAYS, **PIPELINES, **PYTORCH}
+OF_FOUR = {"tensor": by_tensor, "ZeRO 3": fully, "grid": on_a_grid, **PIPELINES}
 
 
-def in_processes(group: Group) -> dict:
-    """What every way found among all, and what it found in this device's row of two.
-
-    A process costs more to start than to use, so four are started once. The rows share the work.
-    """
-    row, _ = group.split(2)
-    ways = {**WAYS, **PIPELINES}
-    found = {(4, name): way(group) for name, way in {**OF_FOUR, **PIPELINES}.items()}
-    for number, (name, way) in enumerate(ways.items()):
-        if number % 2 == group.rank // 2:
-            found[2, name] = way(row)
-    return found
+def by_name(group: Group, ways: dict) -> dict:
+    return {name: way(group) for name, way in ways.items()}
 
 
 @pytest.fixture(scope="module")
-def by_processes():
-    return launch(in_processes, 4, processes=True, native=True)
+def found_by():
+    """A process costs more to start than to use: two are started once, and four are threads."""
+    return {
+        2: launch(by_name, 2, OF_TWO, processes=True, native=True),
+        4: launch(by_name, 4, OF_FOUR, native=True),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -460,20 +438,23 @@ def assert_same_run(found, truth):
 
 
 @pytest.mark.parametrize(
-    ("n", "way"), [*((2, way) for way in WAYS), *((4, way) for way in OF_FOUR)]
+    ("n", "way"),
+    [
+        (n, way)
+        for n, ways in ((2, OF_TWO), (4, OF_FOUR))
+        for way in ways
+        if way not in PIPELINES
+    ],
 )
-def test_ten_steps_in_processes_end_where_one_process_does(by_processes, truth, n, way):
-    found = [each[n, way] for each in by_processes if (n, way) in each]
-    assert len(found) == n
-    for each in found:
-        assert_same_run(each, truth)
+def test_ten_steps_on_many_devices_end_where_one_does(found_by, truth, n, way):
+    for found in found_by[n]:
+        assert_same_run(found[way], truth)
 
 
 @every_size
 @pytest.mark.parametrize("order", PIPELINES)
-def test_ten_steps_in_stages_end_where_one_process_does(by_processes, n, order):
-    found = [each[n, order] for each in by_processes if (n, order) in each]
-    assert len(found) == n
+def test_ten_steps_in_stages_end_where_one_device_does(found_by, n, order):
+    found = [each[order] for each in found_by[n]]
     weights = [weight for _, held in found for weight in held.items()]
     assert len(weights) == len(dict(weights)), "no two stages hold the same"
     assert_same_run((found[-1][0], dict(weights)), one_device(**DEEP))
@@ -587,56 +568,83 @@ def test_gradients_are_averaged_once_after_each_backward_pass():
 
 
 @pytest.mark.parametrize("stage", [1, 2])
-def test_a_sharded_optimizer_sends_as_much_and_holds_less(stage):
-    n = 4
+def test_a_sharded_optimizer_sends_and_holds_what_its_stage_says(stage):
+    """In two micro-batches; each gradient is a bucket, and what is held is read as it comes."""
+    n = 2
 
     def run(group):
-        model = make(torch.float32)
-        optimizer = ShardedOptimizer(model.parameters(), group, adamw)
-        weights = [*model.parameters(), optimizer.share]
-        loss_of(model, *map(partial(mine, group=group), batch())).backward()
-        if stage == 2:
-            optimizer.reduce()
-        gradients = [p.grad for p in weights if p.grad is not None]
-        held = {"weights": held_bytes(weights), "gradients": held_bytes(gradients)}
+        model, held, found = make(torch.float32), {}, []
+        weights = [*model.parameters()]
+
+        def gradients():
+            return held_bytes(p.grad for p in weights if p.grad is not None)
+
+        for p in model.parameters():  # before the optimizer's own hooks
+            p.register_post_accumulate_grad_hook(
+                lambda p: found.append((p.nbytes, gradients()))
+            )
+        optimizer = ShardedOptimizer(model, group, adamw, stage=stage, bucket_bytes=1)
+        weights += optimizer.shares
+        held["weights"] = held_bytes(weights)
+        for rows in zip(*(mine(x, group).chunk(2) for x in batch()), strict=True):
+            (loss_of(model, *rows) / 2).backward()
+        held["gradients"] = gradients()
         optimizer.step()
-        (means,) = optimizer.optimizer.state.values()
-        held["optimizer"] = held_bytes([means["exp_avg"], means["exp_avg_sq"]])
+        states = optimizer.optimizer.state.values()
+        means = [state[k] for state in states for k in ("exp_avg", "exp_avg_sq")]
+        held["optimizer"] = held_bytes(means)
         assert held_bytes(weights) == held["weights"], "as before the step"
-        return dict(group.sent), held, model.state_dict()
+        return dict(group.sent), held, found, model.state_dict()
 
     n_parameters = sum(p.numel() for p in make().parameters())
-    once = (n - 1) * -(-n_parameters // n) * 4
-    for sent, held, weights in launch(run, n):
-        assert sent == {"reduce-scatter": once, "all-gather": once}
+    whole, share = 4 * n_parameters, 4 * n_parameters // n
+    for sent, held, found, weights in launch(run, n):
+        assert sent == {
+            "reduce-scatter": stage * (n - 1) * share,
+            "all-gather": (n - 1) * share,
+        }
         assert held == state_bytes(n_parameters, n, stage)
+        sizes, alive = map(list, zip(*found, strict=True))
+        before = [sum(sizes[:k]) for k in range(len(sizes) // 2)]
+        if stage == 1:
+            first = [b + size for b, size in zip(before, sizes, strict=False)]
+            second = [whole] * len(before)
+        else:
+            first = [b // n + size for b, size in zip(before, sizes, strict=False)]
+            second = [share + size for size in sizes[len(before) :]]
+        assert alive == first + second
         for name, x in one_step().items():
             torch.testing.assert_close(weights[name], x.float(), rtol=1e-5, atol=1e-6)
 
 
-def test_what_is_padded_is_held_too():
+def test_what_does_not_divide_is_padded():
     def run(group):
-        weight = torch.nn.Parameter(torch.arange(10.0))
-        optimizer = ShardedOptimizer([weight], group, partial(torch.optim.SGD, lr=1.0))
-        weight.grad = torch.ones(10)
+        module = torch.nn.Linear(10, 1, bias=False)
+        module.weight.data.copy_(torch.arange(10.0))
+        sgd = partial(torch.optim.SGD, lr=1.0)
+        optimizer = ShardedOptimizer(module, group, sgd, stage=1)
+        module(torch.ones(10)).sum().backward()
         optimizer.step()
-        return held_bytes([weight, optimizer.share]), weight.tolist()
+        held = held_bytes([module.weight, *optimizer.shares])
+        return held, module.weight[0].tolist()
 
-    wanted = state_bytes(10, 4, 1)["weights"], [float(i) for i in range(-1, 9)]
-    assert launch(run, 4) == [wanted] * 4
+    assert launch(run, 4) == [(4 * 12, [float(i) for i in range(-1, 9)])] * 4
 
 
-def test_a_sharded_optimizer_misses_no_gradient():
-    def run(group):
-        weights = [torch.nn.Parameter(torch.ones(shape)) for shape in (2, 3)]
-        optimizer = ShardedOptimizer(weights, group, adamw)
-        weights[1].grad = torch.ones(3)
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_sharded_optimizer_misses_no_gradient(stage):
+    def run(group, is_frozen):
+        module = Forgetful()
+        module.unused.requires_grad_(not is_frozen)
+        optimizer = ShardedOptimizer(module, group, adamw, stage=stage)
+        module(torch.ones(3, 2)).backward()
         optimizer.step()
+        return optimizer.shares[0].numel()
 
-    with pytest.raises(
-        RuntimeError, match=r"parameter 0, of shape \(2,\), has no grad"
-    ):
-        launch(run, 2)
+    said = r"no gradient came for unused\.bias, unused\.weight: .* requires_grad_"
+    with pytest.raises(RuntimeError, match=said):
+        launch(run, 2, False)
+    assert launch(run, 2, True) == [2, 2]
 
 
 def test_fully_sharded_gathers_blocks_twice():
@@ -663,13 +671,15 @@ def test_fully_sharded_gathers_blocks_twice():
 
 def test_state_bytes_refuses_another_stage():
     assert state_bytes(10, 4, 0) == {"weights": 40, "gradients": 40, "optimizer": 80}
-    assert state_bytes(10, 4, 1) == {"weights": 48, "gradients": 40, "optimizer": 24}
-    assert state_bytes(10, 4, 2) == {"weights": 48, "gradients": 12, "optimizer": 24}
+    assert state_bytes(10, 4, 1) == {"weights": 40, "gradients": 40, "optimizer": 24}
+    assert state_bytes(10, 4, 2) == {"weights": 40, "gradients": 12, "optimizer": 24}
     assert state_bytes(10, 4, 3) == {"weights": 12, "gradients": 12, "optimizer": 24}
     with pytest.raises(
         ValueError, match="stage=4 cannot work: it must be 0, 1, 2 or 3"
     ):
         state_bytes(10, 4, 4)
+    with pytest.raises(ValueError, match="stage=3 cannot work: it must be 1 or 2"):
+        launch(lambda group: ShardedOptimizer(make(), group, adamw, stage=3), 1)
 
 
 # ----------------------------------------------------------------------------------- the ring

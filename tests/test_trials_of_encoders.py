@@ -106,6 +106,20 @@ def test_hidden_pieces_are_asked_as_the_language_would_answer(trial):
     assert trial.divergence(truth.clamp_min(1e-30).log()) == pytest.approx(0, abs=1e-9)
 
 
+def test_each_piece_is_asked_for_once_behind_the_mask(trial):
+    hidden = trial("hidden_words")
+    ids = hidden.padded([ids for ids, _, _ in hidden.questions()[:12]])
+    inputs, targets = hidden.each_once(ids, torch.Generator().manual_seed(0))
+    copies, is_asked = ids.repeat(hidden.COPIES, 1), targets >= 0
+    asked = is_asked.view(hidden.COPIES, *ids.shape)
+    assert torch.equal(asked.sum(0), (ids > 2).long())
+    assert torch.equal(targets[is_asked], copies[is_asked])
+    assert torch.equal(inputs == hidden.MASK, is_asked)
+    assert torch.equal(inputs[~is_asked], copies[~is_asked])
+    in_a_copy = asked.sum(-1)
+    assert (in_a_copy.amax(0) - in_a_copy.amin(0)).max() <= 1  # as even as can be
+
+
 def test_runs_give_their_rows_again(trial):
     hidden = trial("hidden_words")
     runs = load_runs("hidden_words")

@@ -10,9 +10,9 @@ from decoder_only.stored import load_runs
 
 def test_every_mlp_has_its_best_rate_inside_and_five_fresh_seeds():
     runs = load_runs("activations")
-    runs = runs[(runs["n_layers"] == 1) & (runs["steps"] == 250)]
-    for arm, start in np.unique(runs[["arm", "start"]]):
-        own = runs[(runs["arm"] == arm) & (runs["start"] == start)]
+    arms = ["arm", "start", "n_layers", "steps"]
+    for arm in np.unique(runs[arms]):
+        own = runs[runs[arms] == arm]
         tried, fresh = own[own["seed"] < 3], own[own["seed"] > 2]
         rates = np.unique(tried["learning_rate"])
         means = [tried["loss"][tried["learning_rate"] == r].mean() for r in rates]

@@ -11,8 +11,8 @@ rate with seeds 1 to 3, too, where seed 0 was faster there than these are on ave
 from there; where seeds 1 to 3 have thus chosen among rates, three others measure the one chosen.
 
 What would count against the noise scale (`gradient_noise.py`): the size at which steps and rows are
-both twice their least lies further from it than a factor of four. The table goes into the package,
-for chapter 9. Runs that stand in it are not made again.
+both twice their least lies further from it than a factor of two (the first edition allowed four).
+The table goes into the package, for chapter 9. Runs that stand in it are not made again.
 """
 
 import functools

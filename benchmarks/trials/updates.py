@@ -12,8 +12,7 @@ between two others; there the arm is run with fresh seeds. Judged by the loss on
 
 In the first edition of this trial one rate moved everything, and these runs stand in the table as
 well: two equal rates, of three or more the best, and fresh seeds there. They are all that there is
-of `dropout`, of Muon without warm-up, and of Muon's mean without the orthogonalization; AdamW
-without warm-up has two rates with the first seed only.
+of `dropout` and of Muon's mean without the orthogonalization.
 
 What would count against an arm: a difference to the other, seed by seed, of less than twice its
 standard error. Three arms are there to take Muon apart: without the look-ahead, without the mean,

@@ -1,18 +1,22 @@
 """Which learning rate is best at which width, in the standard parametrization and in muP?
 
-    python benchmarks/trials/widths.py muon adamw
+    python benchmarks/trials/widths.py muon adamw ratio
 
 Four widths from 16 to 128, two blocks of two heads, learn stories for 128 steps: in the standard
 parametrization, GPT-2's first weights at every width, and in muP with the widest as its base. Each
 width, seed by seed, is given learning rates a factor of two apart until the best lies between two
 others. What would count against muP: best rates that move with the width by as much as without it.
 
+`ratio` asks whether the rate of Muon's matrices should fall as the root of the width, as above, or
+as the width itself. What would count against the root: that by the ratio the best rates move less,
+or that the base's rate costs less at other widths, seed by seed.
+
 Runs that stand in the table are not made again. Chapter 10 reads it and repeats one of its rows.
 """
 
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import torch
@@ -30,6 +34,8 @@ from decoder_only.training import TrainConfig, train
 WIDTHS, VOCAB_SIZE, CONTEXT_LENGTH, STEPS = (16, 32, 64, 128), 512, 128, 128
 START = {"muon": 2.0**-6, "adamw": 2.0**-8}
 SEEDS = 0, 1, 2
+ARMS = [("standard", width) for width in WIDTHS]
+ARMS += [("muP", width) for width in WIDTHS[:-1]]  # the widest is its own base
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +70,12 @@ def adamw() -> Iterator[Point]:
     yield from tuned("adamw")
 
 
-def tuned(optimizer: str) -> Iterator[Point]:
+def ratio() -> Iterator[Point]:
+    yield from tuned("muon", [("muP by ratio", width) for width in WIDTHS[:-1]])
+
+
+def tuned(optimizer: str, arms: Sequence[tuple[str, int]] = ARMS) -> Iterator[Point]:
     """Each seed has rates of its own, which are looked for from where the first found its best."""
-    arms = [("standard", width) for width in WIDTHS]
-    arms += [("muP", width) for width in WIDTHS[:-1]]  # the widest is its own base
     for seed in SEEDS:
         for parametrization, width in arms:
             first = Point(
@@ -109,18 +117,22 @@ def settings(point: Point) -> GPTConfig:
 def measure(point: Point) -> Row:
     """Make one run."""
     stories, validation = material()
+    config, by_ratio = settings(point), point.parametrization == "muP by ratio"
     training = TrainConfig(
         steps=STEPS,
         batch_size=2,
         optimizer=point.optimizer,
-        learning_rate=point.learning_rate,
+        # Training divides the rate of Muon's matrices by the root of the ratio; here once more.
+        learning_rate=point.learning_rate
+        / (config.width_ratio**0.5 if by_ratio else 1),
+        table_learning_rate=point.learning_rate,
         warmup_steps=10,
         weight_decay=0.0,
         seed=point.seed,
     )
     began = time.process_time()
     generator = torch.Generator().manual_seed(point.seed)
-    model = GPT(settings(point), generator=generator)
+    model = GPT(config, generator=generator)
     final = train(model, stories, validation, training).final
     return Row(
         **asdict(point),
@@ -132,4 +144,4 @@ def measure(point: Point) -> Row:
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, {each.__name__: each for each in (muon, adamw)})
+    TABLE.make(measure, {each.__name__: each for each in (muon, adamw, ratio)})

@@ -44,6 +44,13 @@
     });
   }
 
+  // A number and its error stay on one line; the table scrolls instead.
+  function hold() {
+    document.querySelectorAll(".bd-article td").forEach((cell) => {
+      if (/^\S+ (±|\+-) \S+$/.test(cell.textContent.trim())) cell.style.whiteSpace = "nowrap";
+    });
+  }
+
   // A fold opens when a link leads into it, and on paper.
   function open() {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -102,6 +109,7 @@
   }
 
   function start() {
+    hold();
     watch();
     narrow();
     open();

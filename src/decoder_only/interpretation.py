@@ -14,8 +14,9 @@ are exact. Chapter 14.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -157,15 +158,11 @@ def _alternatives(
 def streams(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "_ b s d"]:
     """The residual stream after the embedding and after each block: L + 1 of them."""
     found: list[Tensor] = []
-    handles = [
-        part.register_forward_hook(lambda part, args, out: found.append(out))
-        for part in (model.dropout, *model.blocks)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for part in (model.dropout, *model.blocks):
+            hook = part.register_forward_hook(lambda part, args, out: found.append(out))
+            hooks.enter_context(hook)
         model.hidden(ids)
-    finally:
-        for handle in handles:
-            handle.remove()
     return torch.stack(found)
 
 
@@ -182,11 +179,8 @@ def replaced(
     n_layers = len(model.blocks)
     require("layer", layer, range(n_layers + 1).__contains__, f"from 0 to {n_layers}")
     part = (model.dropout, *model.blocks)[layer]
-    handle = part.register_forward_hook(lambda part, args, out: change(out))
-    try:
+    with part.register_forward_hook(lambda part, args, out: change(out)):
         yield
-    finally:
-        handle.remove()
 
 
 @torch.no_grad()
@@ -212,30 +206,24 @@ def without_head(model: GPT, *heads: tuple[int, int]) -> Iterator[None]:
 
     The mean is over the batch, at each position (mean ablation): what a head does for this text
     in particular is gone, what it does for all of them is not.
-    """
 
-    def cut(part: nn.Module, args: tuple[Tensor], own: list[int], k: int) -> tuple:
+    Raises:
+        ValueError: the model has no such head.
+    """
+    _check_heads(model, *heads)
+
+    def cut(at: slice, part: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
         gathered = args[0].clone()
-        for h in own:
-            at = slice(h * k, (h + 1) * k)
-            gathered[..., at] = gathered[..., at].mean(0, keepdim=True)
+        gathered[..., at] = gathered[..., at].mean(0, keepdim=True)
         return (gathered,)
 
-    handles = []
-    for layer, block in enumerate(model.blocks):
-        attention, own = block.attention, [h for x, h in heads if x == layer]
-        handles.append(
-            attention.output.register_forward_pre_hook(
-                lambda part, args, own=own, k=attention.head_dim: cut(
-                    part, args, own, k
-                )
-            )
-        )
-    try:
+    with ExitStack() as hooks:
+        for layer, h in heads:
+            attention = model.blocks[layer].attention
+            at = slice(h * attention.head_dim, (h + 1) * attention.head_dim)
+            hook = attention.output.register_forward_pre_hook(partial(cut, at))
+            hooks.enter_context(hook)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @torch.no_grad()
@@ -259,15 +247,13 @@ def additions(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "_ b s d"]:
     def whole(part: nn.Module, args: tuple[Tensor], out: Tensor) -> None:
         found.append(out)
 
-    handles = [model.dropout.register_forward_hook(whole)]
-    for block in model.blocks:
-        handles.append(block.attention.output.register_forward_hook(heads))
-        handles.append(block.mlp.register_forward_hook(whole))
-    try:
+    with ExitStack() as hooks:
+        hooks.enter_context(model.dropout.register_forward_hook(whole))
+        for block in model.blocks:
+            output = block.attention.output
+            hooks.enter_context(output.register_forward_hook(heads))
+            hooks.enter_context(block.mlp.register_forward_hook(whole))
         model.hidden(ids)
-    finally:
-        for handle in handles:
-            handle.remove()
     return torch.stack(found)
 
 
@@ -289,8 +275,12 @@ def rewired(
         part: which of its three inputs.
         change: gets the stream before the block (b, s, d) and returns what is read instead.
 
+    Raises:
+        ValueError: the model has no such head.
+
     Source: Wang et al. (2023); Goldowsky-Dill et al. (2023).
     """
+    _check_heads(model, head)
     layer, h = head
     block = model.blocks[layer]
     attention, linear = block.attention, getattr(block.attention, part)
@@ -308,13 +298,15 @@ def rewired(
         out[..., at] = nn.functional.linear(other, linear.weight, linear.bias)[..., at]
         return out
 
-    handles = [block.register_forward_pre_hook(keep)]
-    handles.append(linear.register_forward_hook(again))
-    try:
+    with block.register_forward_pre_hook(keep), linear.register_forward_hook(again):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
+
+
+def _check_heads(model: GPT, *heads: tuple[int, int]) -> None:
+    n_layers, n_heads = model.config.n_layers, model.config.n_heads
+    for layer, head in heads:
+        require("layer", layer, range(n_layers).__contains__, f"below {n_layers}")
+        require("head", head, range(n_heads).__contains__, f"below {n_heads}")
 
 
 # ------------------------------------------------------------------------------------- probes

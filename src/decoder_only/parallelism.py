@@ -16,6 +16,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.utils import vector_to_parameters
 from torch.utils.checkpoint import checkpoint
 
 from decoder_only.block import Block
@@ -67,18 +69,14 @@ __all__ = [
 class DataParallel:
     """Average a module's gradients over the devices while the backward pass goes on.
 
-    Gradients are born from the last layer to the first. Parameters are put in buckets in that
-    order, and as soon as a bucket's gradients are there, their all-reduce begins. Call `finish`
-    between backward and the optimizer's step.
+    As soon as the gradients of a bucket of parameters are there, their all-reduce begins. Call
+    `finish` between backward and the optimizer's step.
 
     Args:
         module: a whole model in each device; it takes the values of the first.
         group: the devices, each of which computes its rows of the batch.
         bucket_bytes: a bucket is full when it holds so many. Small ones start early, and each
             costs the latency of a collective.
-
-    Every parameter that is not frozen must take part in the loss; `finish` refuses to leave one
-    out.
 
     Source: Li et al. (2020).
     """
@@ -87,39 +85,27 @@ class DataParallel:
         self, module: nn.Module, group: Group, *, bucket_bytes: int = 25_000_000
     ) -> None:
         self.group, self.is_syncing = group, True
-        self.buckets: list[list[nn.Parameter]] = [[]]
-        self._number: dict[nn.Parameter, int] = {}
-        self._names = {p: name for name, p in module.named_parameters()}
+        self.buckets = _buckets(module, bucket_bytes, self._arrived)
+        self._missing = [[*bucket] for bucket in self.buckets]
         self._under_way: list[tuple[list[nn.Parameter], Callable[[], Tensor]]] = []
         # The first device's values: their sum with zeros from all others.
-        flat = _flatten(self._names, group)
+        weights = [*module.parameters()]
+        flat = _flatten(weights, group)
         flat = group.all_reduce(flat if group.rank == 0 else torch.zeros_like(flat))
-        firsts = _unflatten(flat, [p.shape for p in self._names])
-        for parameter, first in zip(self._names, firsts, strict=True):
-            parameter.data.copy_(first)
-        for parameter in reversed(self._names):
-            if not parameter.requires_grad:
-                continue
-            if sum(p.nbytes for p in self.buckets[-1]) >= bucket_bytes:
-                self.buckets.append([])
-            self.buckets[-1].append(parameter)
-            self._number[parameter] = len(self.buckets) - 1
-            parameter.register_post_accumulate_grad_hook(self._arrived)
-        self._missing = [dict.fromkeys(bucket) for bucket in self.buckets]
+        vector_to_parameters(flat, weights)
 
-    def _arrived(self, parameter: nn.Parameter) -> None:
+    def _arrived(self, number: int, name: str, _: nn.Parameter) -> None:
         if not self.is_syncing:
             return
-        number = self._number[parameter]
-        if parameter not in self._missing[number]:
+        if name not in self._missing[number]:
             raise RuntimeError(
-                f"a second gradient of {self._names[parameter]} came before the first was "
-                "averaged; call finish() after every backward pass outside of no_sync()"
+                f"a second gradient of {name} came before the first was averaged; call finish() "
+                "after every backward pass outside of no_sync()"
             )
-        del self._missing[number][parameter]
+        self._missing[number].remove(name)
         if not self._missing[number]:
-            bucket = self.buckets[number]
-            flat = torch.cat([p.grad.flatten() for p in bucket])
+            bucket = [*self.buckets[number].values()]
+            flat = _flatten([p.grad for p in bucket], self.group)
             self._under_way.append((bucket, self.group.start_all_reduce(flat)))
 
     @contextmanager
@@ -137,18 +123,35 @@ class DataParallel:
         Raises:
             RuntimeError: if some parameter had no gradient to send, so that its bucket never left.
         """
-        if late := [self._names[p] for bucket in self._missing for p in bucket]:
+        if late := [name for bucket in self._missing for name in bucket]:
             raise RuntimeError(
                 f"no gradient to average came for {', '.join(late)}: the last backward pass ran "
                 "within no_sync(), or the loss does not depend on it; freeze it by "
                 "requires_grad_(False) beforehand"
             )
         for bucket, wait in self._under_way:
-            means = _unflatten(wait() / self.group.size, [p.shape for p in bucket])
-            for p, mean in zip(bucket, means, strict=True):
-                p.grad.copy_(mean)
+            vector_to_parameters(wait() / self.group.size, [p.grad for p in bucket])
         self._under_way.clear()
-        self._missing = [dict.fromkeys(bucket) for bucket in self.buckets]
+        self._missing = [[*bucket] for bucket in self.buckets]
+
+
+def _buckets(
+    module: nn.Module, n_bytes: int, arrived: Callable[..., None]
+) -> list[dict[str, nn.Parameter]]:
+    """Trained parameters, the last ones first, since gradients are born in this order.
+
+    Of each gradient that backward has made, `arrived` is told the bucket and the name.
+    """
+    buckets: list[dict[str, nn.Parameter]] = [{}]
+    for name, p in reversed([*module.named_parameters()]):
+        if p.requires_grad:
+            if sum(each.nbytes for each in buckets[-1].values()) >= n_bytes:
+                buckets.append({})
+            buckets[-1][name] = p
+            p.register_post_accumulate_grad_hook(
+                partial(arrived, len(buckets) - 1, name)
+            )
+    return buckets
 
 
 def _flatten(tensors: Iterable[Tensor], group: Group) -> Tensor:
@@ -157,72 +160,80 @@ def _flatten(tensors: Iterable[Tensor], group: Group) -> Tensor:
     return F.pad(flat, (0, -len(flat) % group.size))
 
 
-def _unflatten(flat: Tensor, shapes: Iterable[torch.Size]) -> list[Tensor]:
-    parts, start = [], 0
-    for shape in shapes:
-        parts.append(flat[start : start + shape.numel()].view(shape))
-        start += shape.numel()
-    return parts
-
-
 # ------------------------------------------------------------------------- the state, divided
 
 
 class ShardedOptimizer:
     """Each device moves its share of the weights, and keeps the optimizer's state for that alone.
 
-    All weights lie in one piece of memory, and the share is a part of that: nothing is held twice.
+    The weights of a bucket lie in one piece of memory, and the share is a part of that: nothing is
+    held twice.
 
     Args:
-        parameters: of a whole model in each device, which must stay where it is.
+        module: a whole model, the same in each device, which must stay where it is.
         group: the devices, each of which computes its rows of the batch.
-        build: makes the optimizer for a list of one parameter, the share: for all weights alike.
-
-    Called once per step, `step` is ZeRO's first stage: gradients are whole until then. With
-    `reduce` after each backward pass, which leaves the share of them alone, it is the second.
+        build: makes the optimizer for a list of parameters, the shares: for all weights alike.
+        stage: of ZeRO, 1 or 2. In the first, gradients are whole until `step`. In the second, a
+            bucket's are added up over the devices as soon as backward has made them, and all but
+            the share is let go; so every micro-batch sends its own.
+        bucket_bytes: see `DataParallel`. A bucket that waits for a gradient is held whole.
 
     Source: Rajbhandari et al. (2020).
     """
 
     def __init__(
         self,
-        parameters: Iterable[nn.Parameter],
+        module: nn.Module,
         group: Group,
         build: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
+        *,
+        stage: int,
+        bucket_bytes: int = 25_000_000,
     ) -> None:
-        self.parameters, self.group = list(parameters), group
-        self._flat = _flatten(self.parameters, group)
-        views = _unflatten(self._flat, [p.shape for p in self.parameters])
-        for p, view in zip(self.parameters, views, strict=True):
-            p.data = view
-        self.share = nn.Parameter(self._flat.chunk(group.size)[group.rank])
-        self.optimizer = build([self.share])
+        require("stage", stage, (1, 2).__contains__, "1 or 2")
+        self.group, self.stage = group, stage
+        self.buckets = _buckets(module, bucket_bytes, self._arrived)
+        self._flats = [_flatten(bucket.values(), group) for bucket in self.buckets]
+        for bucket, flat in zip(self.buckets, self._flats, strict=True):
+            vector_to_parameters(flat, bucket.values())
+        self.shares = [
+            nn.Parameter(flat.chunk(group.size)[group.rank]) for flat in self._flats
+        ]
+        self.optimizer = build(self.shares)
 
-    def reduce(self) -> None:
-        """Add the devices' gradients, keep the share of the average, and let go of the rest.
+    def _arrived(self, number: int, *_: object) -> None:
+        bucket = self.buckets[number].values()
+        if self.stage == 2 and all(p.grad is not None for p in bucket):
+            self._reduce(number)
 
-        Raises:
-            RuntimeError: if a parameter has none.
-        """
-        for number, p in enumerate(self.parameters):
-            if p.grad is None:
-                raise RuntimeError(
-                    f"parameter {number}, of shape {tuple(p.shape)}, has no gradient; hand over "
-                    "those that the loss depends on"
-                )
-        flat = _flatten([p.grad for p in self.parameters], self.group)
-        mean = self.group.reduce_scatter(flat) / self.group.size
-        self.share.grad = mean if self.share.grad is None else self.share.grad + mean
-        for p in self.parameters:
+    def _reduce(self, number: int) -> None:
+        """Add the devices' gradients, keep the share of the average, and let go of the rest."""
+        bucket, share = self.buckets[number], self.shares[number]
+        if late := [name for name, p in bucket.items() if p.grad is None]:
+            raise RuntimeError(
+                f"no gradient came for {', '.join(late)}: the loss does not depend on it; freeze "
+                "it by requires_grad_(False) beforehand"
+            )
+        flat = _flatten([p.grad for p in bucket.values()], self.group)
+        for p in bucket.values():
             p.grad = None
+        mean = self.group.reduce_scatter(flat) / self.group.size
+        share.grad = mean if share.grad is None else share.grad + mean
 
     def step(self) -> None:
-        """Move the share, and gather the others'."""
-        if any(p.grad is not None for p in self.parameters):
-            self.reduce()
+        """Move the shares, and gather the others'.
+
+        Raises:
+            RuntimeError: if some parameter that is not frozen has no gradient.
+        """
+        for number, share in enumerate(self.shares):
+            is_whole = any(p.grad is not None for p in self.buckets[number].values())
+            if is_whole or share.grad is None:
+                self._reduce(number)
         self.optimizer.step()
-        self.share.grad = None
-        self._flat.copy_(self.group.all_gather(self.share.detach()))
+        for flat, share in zip(self._flats, self.shares, strict=True):
+            share.grad = None
+            flat.copy_(self.group.all_gather(share.detach()))
 
 
 class FullySharded(nn.Module):
@@ -275,18 +286,17 @@ class FullySharded(nn.Module):
         return functional_call(self._module[0], weights, inputs)
 
     def _named(self, flat: Tensor) -> dict[str, Tensor]:
-        return dict(
-            zip(self.shapes, _unflatten(flat, self.shapes.values()), strict=True)
-        )
+        sizes = [shape.numel() for shape in self.shapes.values()]
+        parts = flat[: sum(sizes)].split(sizes)
+        named = zip(self.shapes.items(), parts, strict=True)
+        return {name: part.view(shape) for (name, shape), part in named}
 
-    def whole(
-        self, read: Callable[[nn.Parameter], Tensor] = torch.Tensor.detach
-    ) -> dict[str, Tensor]:
-        """All weights under the module's names, or what else is read of every share."""
-        found = self._named(self.group.all_gather(read(self.share)))
+    def whole(self) -> dict[str, Tensor]:
+        """All weights under the module's names."""
+        found = self._named(self.group.all_gather(self.share.detach()))
         for name, part in self._module[0].named_modules():
             if isinstance(part, FullySharded):
-                found |= {f"{name}.{inner}": x for inner, x in part.whole(read).items()}
+                found |= {f"{name}.{inner}": x for inner, x in part.whole().items()}
         return found
 
 
@@ -301,11 +311,11 @@ def fully_shard(model: GPT, group: Group) -> FullySharded:
 
 
 def state_bytes(n_parameters: int, n_devices: int, stage: int) -> dict[str, int]:
-    """Bytes of "weights", "gradients" and "optimizer" that a device holds between the steps' parts.
+    """Bytes of "weights", "gradients" and "optimizer" that a device holds after backward.
 
-    In float32, with AdamW's two means. What is divided is padded to a multiple of P numbers, and so
-    are the weights of which stages 1 and 2 move a share. In mixed precision they would move a
-    float32 copy of their share instead, of 4 N / P bytes.
+    In float32, with AdamW's two means. Padding is left out: up to P - 1 numbers of each piece that
+    is divided. In mixed precision stages 1 and 2 would move a float32 copy of their share instead,
+    of 4 N / P bytes.
 
     Args:
         n_parameters: N.
@@ -320,9 +330,9 @@ def state_bytes(n_parameters: int, n_devices: int, stage: int) -> dict[str, int]
     """
     require("stage", stage, range(4).__contains__, "0, 1, 2 or 3")
     share = -(-n_parameters // n_devices)
-    weights = (n_parameters, share * n_devices, share * n_devices, share)[stage]
-    gradients = share if stage >= 2 else n_parameters
-    means = share if stage >= 1 else n_parameters
+    weights, gradients, means = (
+        share if stage >= divided else n_parameters for divided in (3, 2, 1)
+    )
     return {"weights": 4 * weights, "gradients": 4 * gradients, "optimizer": 8 * means}
 
 
@@ -342,16 +352,12 @@ class _Pair(torch.autograd.Function):
         return ctx.back(gradient), None, None
 
 
-def _same(x: Tensor) -> Tensor:
-    return x.view_as(x)
-
-
 def copy_to_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"]:
     """What all devices hold goes into what each makes of it; gradients are added up.
 
     Source: Shoeybi et al. (2019), who call it f.
     """
-    return _Pair.apply(x, _same, group.all_reduce)
+    return _Pair.apply(x, lambda x: x, group.all_reduce)
 
 
 def sum_over_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"]:
@@ -359,7 +365,7 @@ def sum_over_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"
 
     Source: Shoeybi et al. (2019), who call it g.
     """
-    return _Pair.apply(x, group.all_reduce, _same)
+    return _Pair.apply(x, group.all_reduce, lambda gradient: gradient)
 
 
 def gather(x: Tensor, group: Group, *, dim: int = 1) -> Tensor:
@@ -372,13 +378,13 @@ def gather(x: Tensor, group: Group, *, dim: int = 1) -> Tensor:
     )
 
 
-def scatter_sum(x: Tensor, group: Group, *, dim: int = 1) -> Tensor:
-    """This device's share of the sum of the devices' tensors; backward gathers.
+def scatter_sum(x: Float[Tensor, "b s d"], group: Group) -> Float[Tensor, "b _ d"]:
+    """This device's positions of the sum of the devices' tensors; backward gathers.
 
     Source: Korthikanti et al. (2022), who call it g bar.
     """
     return _Pair.apply(
-        x, lambda x: group.reduce_scatter(x, dim), lambda y: group.all_gather(y, dim)
+        x, lambda x: group.reduce_scatter(x, 1), lambda y: group.all_gather(y, 1)
     )
 
 
@@ -438,8 +444,8 @@ class Share(nn.Module):
         part: a `MultiHeadAttention` or MLP that holds its share of the matrices.
         bias: what is added once, after the sum.
         group: the devices.
-        sequence: between the parts each device holds a P-th of the positions.
-        regather: let go of the gathered input until backward, and gather it again then.
+        sequence: between the parts each device holds a P-th of the positions. The gathered input
+            is let go until backward, and gathered again then.
 
     Source: Shoeybi et al. (2019); for the sequence Korthikanti et al. (2022).
     """
@@ -449,23 +455,21 @@ class Share(nn.Module):
         part: nn.Module,
         bias: nn.Parameter | None,
         group: Group,
-        *,
         sequence: bool,
-        regather: bool,
     ) -> None:
         super().__init__()
-        self.part, self.bias, self.group = part, bias, group
-        self.sequence, self.regather = sequence, regather
+        self.part, self.bias = part, bias
+        self.group, self.sequence = group, sequence
 
     def forward(
         self, x: Float[Tensor, "b _ d"], *handed: Tensor | None
     ) -> Float[Tensor, "b _ d"]:
         """What the whole part makes of x, for the positions that this device holds."""
         read = (gather if self.sequence else copy_to_all)(x, self.group)
-        partial = self.part(read, *handed)
-        if self.sequence and self.regather and partial.requires_grad:
-            self._forget(read, x.detach(), until=partial)
-        y = (scatter_sum if self.sequence else sum_over_all)(partial, self.group)
+        term = self.part(read, *handed)
+        if self.sequence and term.requires_grad:
+            self._forget(read, x.detach(), until=term)
+        y = (scatter_sum if self.sequence else sum_over_all)(term, self.group)
         return y if self.bias is None else y + self.bias
 
     def _forget(self, read: Tensor, x: Tensor, until: Tensor) -> None:
@@ -492,7 +496,6 @@ class TensorParallel(nn.Module):
         group: P devices; P divides the heads, those of keys and values, F and V, and with
             `sequence` every length.
         sequence: sequence parallelism in its original form.
-        regather: see `Share`.
 
     Raises:
         ValueError: for a model that does not divide.
@@ -500,9 +503,7 @@ class TensorParallel(nn.Module):
     Source: Shoeybi et al. (2019); Korthikanti et al. (2022).
     """
 
-    def __init__(
-        self, model: GPT, group: Group, *, sequence: bool = False, regather: bool = True
-    ) -> None:
+    def __init__(self, model: GPT, group: Group, *, sequence: bool = False) -> None:
         config = model.config
         wanted = f"a multiple of the {group.size} devices"
         for name in ("n_heads", "n_kv_heads", "d_mlp", "vocab_size"):
@@ -525,9 +526,8 @@ class TensorParallel(nn.Module):
                 p.register_hook(group.all_reduce)
             self.layout[name] = p, dim
         self.embedding, self.positions = model.embedding, model.positions
-        settings = {"sequence": sequence, "regather": regather}
         self.blocks = nn.ModuleList(
-            _share_block(block, group, **settings) for block in model.blocks
+            _share_block(block, group, sequence) for block in model.blocks
         )
         self.final_norm, self.head = model.final_norm, model.head
 
@@ -575,7 +575,7 @@ def _divided(name: str) -> int | None:
     return 1 if part in ("output", "down") and kind == "weight" else None
 
 
-def _share_block(block: Block, group: Group, **settings: bool) -> Block:
+def _share_block(block: Block, group: Group, sequence: bool) -> Block:
     attention, mlp = block.attention, block.mlp
     attention.n_heads //= group.size
     attention.n_kv_heads //= group.size
@@ -583,8 +583,8 @@ def _share_block(block: Block, group: Group, **settings: bool) -> Block:
         linear.out_features, linear.in_features = linear.weight.shape
     biases = attention.output.bias, mlp.down.bias
     attention.output.bias = mlp.down.bias = None
-    block.attention = Share(attention, biases[0], group, **settings)
-    block.mlp = Share(mlp, biases[1], group, **settings)
+    block.attention = Share(attention, biases[0], group, sequence)
+    block.mlp = Share(mlp, biases[1], group, sequence)
     return block
 
 
@@ -595,7 +595,6 @@ def tensor_parallel_bytes(
     n_devices: int,
     *,
     sequence: bool = False,
-    regather: bool = True,
 ) -> dict[str, int]:
     """What a device sends in one forward and backward pass of `TensorParallel`, by collective.
 
@@ -606,15 +605,13 @@ def tensor_parallel_bytes(
     Args:
         batch_size, length: B and S.
         n_devices: P.
-        sequence, regather: see `TensorParallel`.
+        sequence: see `TensorParallel`.
 
     Source: Korthikanti et al. (2022), section 4.2.2.
     """
     n_layers, d, n_positions = config.n_layers, config.d_model, batch_size * length
 
-    def around(
-        *sizes: int,
-    ) -> int:  # a reduce-scatter, or an all-gather, of such tensors
+    def around(*sizes: int) -> int:  # a reduce-scatter, or an all-gather, of each
         return sum((n_devices - 1) * 4 * -(-size // n_devices) for size in sizes)
 
     stream = around(n_positions * d)
@@ -631,7 +628,7 @@ def tensor_parallel_bytes(
         vectors.append(d * config.context_length)
     return {
         "all-reduce": 2 * (all_reduce + around(*vectors)),
-        "all-gather": (4 * n_layers + 2 + 2 * regather * n_layers) * stream,
+        "all-gather": (6 * n_layers + 2) * stream,
         "reduce-scatter": (4 * n_layers + 2) * stream,
     }
 
@@ -643,7 +640,6 @@ def activation_bytes_each(
     n_devices: int,
     *,
     sequence: bool = False,
-    regather: bool = True,
 ) -> int:
     """What a device keeps of all blocks between forward and backward, in float32.
 
@@ -653,7 +649,7 @@ def activation_bytes_each(
     Args:
         batch_size, length: B and S.
         n_devices: P.
-        sequence, regather: see `TensorParallel`.
+        sequence: see `TensorParallel`.
 
     Raises:
         ValueError: as `scaling.activation_bytes` does; for rotary positions or windows, whose
@@ -666,11 +662,9 @@ def activation_bytes_each(
     require("norm", config.norm, lambda norm: norm == "layer", "'layer'")
     kept = activation_bytes(config, batch_size, length)
     handed_over = 2 * config.n_layers * 4 * batch_size * length * config.d_model
-    inside = kept["attention"] + kept["mlp"] - handed_over
-    if not sequence:
-        return kept["norms"] + handed_over + inside // n_devices
-    whole = 0 if regather else handed_over
-    return whole + (kept["norms"] + handed_over - whole + inside) // n_devices
+    undivided = 0 if sequence else kept["norms"] + handed_over
+    of_blocks = sum(kept[part] for part in ("attention", "mlp", "norms"))
+    return undivided + (of_blocks - undivided) // n_devices
 
 
 # --------------------------------------------------------------- the sequence, divided: a ring
@@ -680,7 +674,7 @@ def places(length: int, n_devices: int, *, balanced: bool = False) -> list[Tenso
     """Which positions each device holds: neighbours, or, balanced, early ones and late ones.
 
     A causal query at position s sees s + 1 keys, so that the last P-th of a sequence has more to
-    do than the first. Of 2 P pieces, balanced, device p takes piece p from both ends.
+    do than the first. Of 2 P pieces, balanced ("zigzag"), device p takes piece p from both ends.
 
     Raises:
         ValueError: for a length that does not divide.
@@ -810,12 +804,7 @@ def ring_bytes(
 
 
 class Task(NamedTuple):
-    """One stage's work on one micro-batch.
-
-    Attributes:
-        kind: "forward" or "backward".
-        micro_batch: its number.
-    """
+    """One stage's work on one micro-batch, which has a number."""
 
     kind: Literal["forward", "backward"]
     micro_batch: int
@@ -836,7 +825,7 @@ def one_forward_one_backward(n_stages: int, n_micro_batches: int) -> list[list[T
 
     Stage p keeps the activations of at most P - p micro-batches. As long as `gpipe`, in time.
 
-    Source: Narayanan et al. (2021).
+    Source: Narayanan et al. (2019); as here, with all weights moved at the end, (2020).
     """
     schedules = []
     for stage in range(n_stages):
@@ -862,26 +851,22 @@ def simulate(
     Raises:
         ValueError: if the stages would wait for each other for ever.
     """
-    n_stages = len(schedules)
     times: list[dict[Task, tuple[float, float]]] = [{} for _ in schedules]
-    left = [list(tasks) for tasks in schedules]
+    left, free = [list(tasks) for tasks in schedules], [0.0] * len(schedules)
+    lengths = {"forward": forward, "backward": backward}
+    # When what a task reads has come to its stage; at the ends of the pipeline it is there.
+    ends = {"forward": 0, "backward": len(schedules) - 1}
+    came = {(ends[t.kind], t): 0.0 for tasks in schedules for t in tasks}
     while any(left):
-        n_left = sum(map(len, left))
-        for stage, tasks in enumerate(left):
-            while tasks:
-                source = stage + (-1 if tasks[0].kind == "forward" else 1)
-                is_given = not 0 <= source < n_stages
-                if not is_given and tasks[0] not in times[source]:
-                    break
-                came = 0.0 if is_given else times[source][tasks[0]][1]
-                free = max((end for _, end in times[stage].values()), default=0.0)
-                begin = max(came, free)
-                length = forward if tasks[0].kind == "forward" else backward
-                times[stage][tasks.pop(0)] = begin, begin + length
+        ready = [s for s, tasks in enumerate(left) if tasks and (s, tasks[0]) in came]
         wanted = "an order in which some stage can go on"
-        require(
-            "schedules", schedules, lambda _, n=n_left: sum(map(len, left)) < n, wanted
-        )
+        require("schedules", schedules, lambda _, ready=ready: ready, wanted)
+        for stage in ready:
+            task = left[stage].pop(0)
+            begin = max(came[stage, task], free[stage])
+            free[stage] = begin + lengths[task.kind]
+            came[stage + (1 if task.kind == "forward" else -1), task] = free[stage]
+            times[stage][task] = begin, free[stage]
     return times
 
 
