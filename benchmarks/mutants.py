@@ -238,12 +238,17 @@ def run_chapter(notebook: Path, broken: Broken | None, channel: Any) -> None:
         return name, file, code
 
     showing._listing = noting
-    shell = InteractiveShell.instance()
+    class Shell(InteractiveShell):
+        def enable_gui(self, gui: Any = None) -> None:
+            """Figures are drawn into the cell: no window needs a loop of events."""
+
+    shell = Shell.instance()
     shell.run_line_magic("matplotlib", "inline")
     for cell in nbformat.read(notebook, as_version=4).cells:
         if cell.cell_type != "code":
             continue
         with capture_output() as captured:
+            shell.display_trap.hook = sys.displayhook  # values are captured too, not printed
             result = shell.run_cell(cell.source, store_history=True)
         if not result.success:
             error = result.error_before_exec or result.error_in_exec
