@@ -238,6 +238,7 @@ def run_chapter(notebook: Path, broken: Broken | None, channel: Any) -> None:
         return name, file, code
 
     showing._listing = noting
+
     class Shell(InteractiveShell):
         def enable_gui(self, gui: Any = None) -> None:
             """Figures are drawn into the cell: no window needs a loop of events."""
@@ -248,7 +249,8 @@ def run_chapter(notebook: Path, broken: Broken | None, channel: Any) -> None:
         if cell.cell_type != "code":
             continue
         with capture_output() as captured:
-            shell.display_trap.hook = sys.displayhook  # values are captured too, not printed
+            # Values are captured too, not printed.
+            shell.display_trap.hook = sys.displayhook
             result = shell.run_cell(cell.source, store_history=True)
         if not result.success:
             error = result.error_before_exec or result.error_in_exec

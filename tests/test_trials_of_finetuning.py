@@ -114,7 +114,8 @@ def test_the_parser_judges_obedience(trial):
         assert trial.judged("Nobody", tale, text)[0] is False
 
 
-def test_the_optimum_of_the_exact_arm_is_where_its_gradient_vanishes(trial):
+@pytest.mark.parametrize("arm", ["exact", "DPO, all pairs"])
+def test_the_optimum_of_an_exact_arm_is_where_its_gradient_vanishes(trial, arm):
     trial = trial("policies")
     tree, prompts, rewards = trial.questions()
     assert len(prompts) == len(tree.answers) == 18
@@ -125,10 +126,26 @@ def test_the_optimum_of_the_exact_arm_is_where_its_gradient_vanishes(trial):
     for start, bound in ((goal, 1e-12), (log_p, None)):
         scores = start.clone().requires_grad_()
         loss = trial.loss_of(
-            "exact", scores.log_softmax(1), log_p, rewards.double(), generator
+            arm, scores.log_softmax(1), log_p, rewards.double(), generator
         )
         slope = torch.autograd.grad(loss, scores)[0].abs().max().item()
         assert slope > 1e-3 if bound is None else slope < bound
+
+
+def test_the_drawn_losses_of_preferences_have_the_exact_one_as_their_mean(
+    trial, monkeypatch
+):
+    trial = trial("policies")
+    monkeypatch.setattr(trial, "PAIRS", 20_000)
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(2, 18, 18, generator=generator).double()
+    log_q, log_p = (3 * scores).log_softmax(-1)
+    found = {
+        arm: trial.loss_of(arm, log_q, log_p, torch.eye(18).double(), generator).item()
+        for arm in ("DPO, all pairs", "DPO, expected", "DPO")
+    }
+    assert found["DPO"] == pytest.approx(found["DPO, all pairs"], rel=0.01)
+    assert found["DPO, expected"] == pytest.approx(found["DPO, all pairs"], rel=0.005)
 
 
 def test_a_run_gives_its_row_again(trial):

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from trials import check_rates
 
 from decoder_only import GPTConfig, stored
 from decoder_only.knowledge import Biographies
@@ -65,3 +66,74 @@ def test_eight_bits_lose_next_to_nothing_fewer_lose_more_and_the_full_most():
     assert (np.diff(known, axis=0) < 0.001 * known[0]).all()
     lost, longer = 1 - known[1] / known[0], runs["exposures"] == 1000
     assert lost[~longer].max() < 0.01 < lost[longer].min()
+
+
+# ----------------------------------------------------------------------- facts told, and not told
+
+
+def test_what_is_made_up_is_at_each_size_at_a_rate_between_two_that_are_worse():
+    runs = load_runs("made_up")
+    runs = runs[runs["shown"] == "nothing"]
+    for n in (512, 2048, 8192):
+        own = runs[runs["n"] == n]
+        first = own[own["seed"] == 0]
+        best = first[first["least"].argmin()]["learning_rate"]
+        assert {best / 2, best, 2 * best} <= {*first["learning_rate"]}
+        at_best = own[own["learning_rate"] == best]
+        assert {*at_best["seed"]} == {0, 1, 2, 3, 4}
+        for run in np.unique(at_best["seed"]):
+            states = at_best[(at_best["seed"] == run) & (at_best["temperature"] == 1)]
+            assert states["excess"].min() == states["least"][0]
+
+
+def test_no_state_is_below_a_bound_and_every_arm_was_shown_to_every_seed():
+    runs = load_runs("made_up")
+    assert (runs["false"] > runs["bound"] - 1e-4).all()
+    plain = runs[(runs["cooled"] == "all words") & (runs["temperature"] == 1)]
+    # Says that it does not know counts as no error here, and as one there.
+    assert (plain["false"] > plain["judge"] - 1e-4)[plain["shown"] == "nothing"].all()
+    usual = (plain["n"] == 2048) & (plain["learning_rate"] == 0.016)
+    for shown in np.unique(runs["shown"]):
+        own = plain[usual & (plain["shown"] == shown) & (plain["step"] == 256)]
+        assert {*own["seed"]} == {*range(8)}
+        assert (np.isnan(own["refused_shown"]) == (shown == "nothing")).all()
+
+
+def test_groups_are_alike_before_the_first_sight_and_four_sights_beat_one():
+    runs = load_runs("first_sight")
+    bits = {
+        seen: np.array(
+            [
+                runs[(runs["seen"] == seen) & (runs["step"] == step)]["bits"]
+                for step in (0, 52)
+            ]
+        )
+        for seen in np.unique(runs["seen"])
+    }
+    before = np.array([each[0] for each in bits.values()])
+    assert before.shape == (4, 8)
+    assert np.ptp(before.mean(1)) < 2 * before.std()
+    assert (bits["4 apart"][1] > bits["once"][1]).all()
+    assert (bits["4 running"][1] > bits["never"][1]).all()
+
+
+# ------------------------------------------------------------------------------- stories seen again
+
+
+def test_stories_seen_again_are_at_their_own_rates_and_above_the_floor():
+    runs = load_runs("seen_again")
+    assert (runs["loss"] > runs["floor"]).all()
+    assert len({*runs["floor"]}) == len({*runs["parameters"]}) == 1
+    tuned = runs[(runs["sights"] <= 1024)]
+    for fresh in check_rates(tuned, ["sights", "epochs", "weight_decay"]):
+        assert [*fresh["seed"]] == [1, 2]
+
+
+def test_who_reads_the_same_more_often_knows_it_better_and_others_worse():
+    runs = load_runs("seen_again")
+    own = runs[(runs["sights"] == 1024) & (runs["weight_decay"] == 0.1)]
+    for seed in (1, 2):
+        some = np.sort(own[own["seed"] == seed], order="epochs")
+        assert (np.diff(some["unique_tokens"]) < 0).all()
+        assert (np.diff(some["loss"][2:]) > 0).all()
+        assert (some["loss"] > some["own_loss"])[3:].all()

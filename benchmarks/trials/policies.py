@@ -1,6 +1,6 @@
 """Rewarded answers whose best distribution is known: how near do policy gradients and DPO come?
 
-    python benchmarks/trials/policies.py rates seeds free
+    python benchmarks/trials/policies.py rates seeds free halved noise
 
 The model is a state of the hamlet's training, after 512 steps, which knows some of the people's
 favourite foods. The prompts are "NAME liked" for the 18 people whose favourite is told in two
@@ -13,7 +13,10 @@ is exact, so that KL(q || pi*) is, too.
 prompt in each step, takes beta log(q / p) off the reward, and the group's mean; "GRPO" has its
 penalty in the loss and divides by the group's spread. "DPO" gets four fresh pairs for each prompt
 in each step, drawn from the reference, of which one is preferred with the odds exp(difference of
-the rewards). 60 steps of AdamW with a cosine. `free` is the policy gradient with beta = 0.
+the rewards). 60 steps of AdamW with a cosine. `free` is the policy gradient with beta = 0, at the
+rate of the policy gradient; `halved` has both at half of that rate. `noise` are two controls for
+DPO, each at its own rate: "DPO, expected" gets the same pairs, and the loss is the mean over both
+preferences; "DPO, all pairs" descends the exact mean over all pairs of the reference.
 
 Rows are written every five steps: `kl` is the mean over the prompts and the last five steps, in
 nats; `kl_reference` KL(q || p) and `reward` the mean probability of the truth, of the model of the
@@ -23,10 +26,11 @@ the floor, in nats per token. `rates` chooses by the last `kl`. What would count
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from hamlet import END, LANGUAGE, TOKENIZER, old_gap, pretrained
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -43,6 +47,8 @@ ARMS = {
     "GRPO": 5e-4,
     "DPO": 5e-4,
 }
+HALVED = ", half the rate"
+CONTROLS = {"DPO, expected": 1e-3, "DPO, all pairs": 2e-3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +81,8 @@ class Row(Point):
 TABLE = Table("policies", Point, score="kl")
 
 
-def arms() -> Iterator[Point]:
-    for arm, rate in ARMS.items():
+def arms(rates: Mapping[str, float] = ARMS) -> Iterator[Point]:
+    for arm, rate in rates.items():
         yield Point(arm=arm, learning_rate=rate, seed=0)
 
 
@@ -94,7 +100,20 @@ def free() -> Iterator[Point]:
         yield replace(point, arm="free")
 
 
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds, free)}
+def halved() -> Iterator[Point]:
+    (like,) = [arm for arm in arms() if arm.arm == "policy gradient"]
+    for point in TABLE.seeds([like], (1, 2, 3)):
+        for arm in ("policy gradient", "free"):
+            rate = point.learning_rate / 2
+            yield replace(point, arm=f"{arm}{HALVED}", learning_rate=rate)
+
+
+def noise() -> Iterator[Point]:
+    yield from TABLE.rates(arms(CONTROLS))
+    yield from TABLE.seeds(list(arms(CONTROLS)), (1, 2, 3))
+
+
+EXPERIMENTS = {each.__name__: each for each in (rates, seeds, free, halved, noise)}
 
 
 def questions() -> tuple[AnswerTree, list[list[int]], Float[Tensor, "b _"]]:
@@ -116,16 +135,34 @@ def drawn(log_q: Tensor, n: int, generator: torch.Generator) -> Int[Tensor, "b _
     return torch.multinomial(log_q.exp(), n, replacement=True, generator=generator)
 
 
+def expected(margins: Float[Tensor, "*b"], gaps: Float[Tensor, "*b"]) -> Tensor:
+    """DPO's loss of every pair, the mean over who is preferred at these gaps of the reward."""
+    return -sum(
+        torch.sigmoid(sign * gaps) * F.logsigmoid(sign * BETA * margins)
+        for sign in (1, -1)
+    )
+
+
 def loss_of(
     arm: str, log_q: Tensor, log_p: Tensor, rewards: Tensor, generator: torch.Generator
 ) -> Float[Tensor, ""]:
     """What a step of an arm descends."""
+    arm = arm.removesuffix(HALVED)
     if arm == "exact":
         q = log_q.exp()
         return -(q * (rewards - BETA * (log_q - log_p))).sum(1).mean()
-    if arm == "DPO":
+    if arm == "DPO, all pairs":
+        p, gap = log_p.exp(), rewards[:, :, None] - rewards[:, None]
+        gain = log_q - log_p
+        each = expected(gain[:, :, None] - gain[:, None], gap)
+        return (p[:, :, None] * p[:, None] * each).sum((1, 2)).mean()
+    if arm.startswith("DPO"):
         pairs = drawn(log_p, 2 * PAIRS, generator)
         r = rewards.gather(1, pairs).unflatten(1, (PAIRS, 2))
+        if arm == "DPO, expected":
+            gain = (log_q - log_p).gather(1, pairs).unflatten(1, (PAIRS, 2))
+            torch.rand(r.shape[:2], generator=generator)  # DPO's draws, so its pairs
+            return expected(*(x[..., 0] - x[..., 1] for x in (gain, r))).mean()
         odds = torch.sigmoid(r[..., 0] - r[..., 1])
         first = torch.rand(odds.shape, generator=generator) < odds
         order = torch.stack(
