@@ -102,7 +102,7 @@ def main(
             rows.append(ours(text, Path(folder) / f"run-{seed}", seed))
             show(rows[-1])
         if with_bytes:
-            options = ("--vocab-size=257", "--steps=950", "--evaluate-every=950")
+            options = ("--vocab-size=257", "--steps=1900", "--evaluate-every=1900")
             rows.append(ours(text, Path(folder) / "bytes", 0, options))
             show(rows[-1])
     losses = [row["nats per character"] for row in rows if row["name"] == "preset"]

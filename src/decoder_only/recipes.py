@@ -92,9 +92,17 @@ RECIPES: dict[str, Recipe] = {
         ),
     ),
     "shakespeare-cpu": Recipe(
-        data=_TEXT | {"vocab_size": 1024},
+        data=_TEXT | {"vocab_size": 2048},
         model=_model(128, d_model=128, n_layers=4, n_heads=4),
-        training=_training(450, 16, warmup_steps=20, evaluate_every=225, **_MUON),
+        training=_training(
+            850,
+            8,
+            schedule="warmup_stable_decay",
+            decay_share=0.8,
+            warmup_steps=20,
+            evaluate_every=425,
+            **_MUON,
+        ),
     ),
     # For one GPU. Not measured yet.
     "stories-gpu": Recipe(
