@@ -31,6 +31,7 @@ from decoder_only.optimization import (
     set_learning_rate,
     warmup_stable_decay,
 )
+from decoder_only.presets import MODERN
 from decoder_only.training import train_step
 
 BATCH, WARMUP = 256, 30
@@ -95,13 +96,7 @@ def settings(point: Point, vocab_size: int) -> GPTConfig:
         d_model=point.d_model,
         n_layers=2,
         n_heads=2,
-        positions="rotary",
-        norm="rms",
-        activation="squared_relu",
-        qk_norm=True,
-        bias=False,
-        tied=True,
-        initialization="zero",
+        **MODERN,
     )
 
 

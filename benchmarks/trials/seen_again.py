@@ -42,6 +42,7 @@ from decoder_only.config import GPTConfig
 from decoder_only.data import IGNORED, Corpus, document_corpus
 from decoder_only.model import GPT
 from decoder_only.optimization import build_optimizers, cosine, set_learning_rate
+from decoder_only.presets import MODERN
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import evaluate, train_step
@@ -112,13 +113,7 @@ def build(point: Point) -> GPT:
         d_model=48,
         n_layers=2,
         n_heads=3,
-        positions="rotary",
-        norm="rms",
-        activation="squared_relu",
-        qk_norm=True,
-        bias=False,
-        tied=True,
-        initialization="zero",
+        **MODERN,
     )
     return GPT(config, generator=torch.Generator().manual_seed(point.seed))
 
