@@ -28,6 +28,7 @@ from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, text_corpus, tiny_shakespeare
 from decoder_only.lm_head import bits_per_byte
 from decoder_only.model import GPT
+from decoder_only.presets import MODERN
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 
@@ -102,12 +103,7 @@ def measure(point: Point) -> Row:
         d_model=point.d_model,
         n_layers=2,
         n_heads=2,
-        positions="rotary",
-        norm="rms",
-        activation="squared_relu",
-        qk_norm=True,
-        bias=False,
-        initialization="zero",
+        **MODERN,
     )
     training = TrainConfig(
         steps=point.steps,
