@@ -162,11 +162,20 @@ def transfer(size: str) -> Iterator[Point]:
 
 
 def depth(size: str) -> Iterator[Point]:
-    """Blocks of as many weights together, from one wide to sixteen narrow; seeds and rates."""
-    shapes = [(128, 1, 512), (96, 2, 320), (64, 4, 256), (48, 7, 197), (32, 16, 128)]
+    """Blocks of as many weights together, from one wide to sixteen narrow.
+
+    Two seeds, and three rates a factor of two apart, about the best of each shape.
+    """
+    shapes = {
+        (128, 1, 512): (1, 2, 4),
+        (96, 2, 320): (0.5, 1, 2),
+        (64, 4, 256): (0.5, 1, 2),
+        (48, 7, 197): (0.5, 1, 2),
+        (32, 16, 128): (0.5, 1, 2),
+    }
     scale = 1 if size == "cpu" else 8
     for (d_model, n_layers, d_mlp), seed in product(shapes, range(2)):
-        for peak in (rate(d_model), 2 * rate(d_model)):
+        for factor in shapes[d_model, n_layers, d_mlp]:
             yield point(
                 size,
                 scale * d_model,
@@ -174,7 +183,7 @@ def depth(size: str) -> Iterator[Point]:
                 STEPS[size][1],
                 d_mlp=scale * d_mlp,
                 seed=seed,
-                learning_rate=peak,
+                learning_rate=factor * rate(d_model),
             )
 
 
