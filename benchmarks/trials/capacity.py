@@ -1,23 +1,25 @@
 """How many bits of random facts fit into a model, a parameter?
 
-    python benchmarks/trials/capacity.py hundred larger thousand
+    python benchmarks/trials/capacity.py hundred larger thousand adamw
 
 Models of two blocks learn `Biographies` by heart: two names, then four values of six bits each.
-More is offered than the published two bits a parameter; at 1,000 exposures width 16 comes near all
-of it, so that there the world is the limit, and not the model. An exposure is one epoch; the loss
-is on the values only. Bits known are measured in float32 and after rounding to 8, 6 and 4 bits a
-weight.
+More is offered than the published two bits a parameter. With 1,024 people width 16 comes near all
+of it after 1,000 exposures, so that there the world is the limit, and not the model: `thousand`
+offers four bits. An exposure is one epoch; the loss is on the values only. Bits known are measured
+in float32 and after rounding to 8, 6 and 4 bits a weight.
 
 `hundred`: widths 16 and 24 at 100 exposures, each at its own rate: three rates, and more until the
 best is not an end, and two more seeds; width 16 with AdamW too, the optimizer of the published
-runs. `larger`: width 32 at two rates. `thousand`: width 16 at 1,000 exposures, at three rates.
+runs. `larger`: widths 32 to 88, up to 219,000 parameters, each at its own rate. `thousand`: 1,000
+exposures, widths 16, 24 and 32, each at its own rate; two more seeds of the first two. `adamw`: the
+optimizer of the published runs at more of these sizes.
 What would count against 1 and 2 bits a parameter (Allen-Zhu and Li, 2025): values outside of half
 to twice these, at these sizes.
 """
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import torch
 from trial import Table
@@ -34,8 +36,14 @@ from decoder_only.optimization import (
 from decoder_only.presets import MODERN
 from decoder_only.training import train_step
 
-BATCH, WARMUP = 256, 30
-PEOPLE = {16: 1024, 24: 2048, 32: 3072}
+WARMUP = 30
+# By width. Two and a half to three bits a parameter after 100 exposures, four after 1,000; batches
+# that keep the number of steps below some thousand.
+PEOPLE = {
+    100: {16: 1024, 24: 2048, 32: 3072, 48: 8192, 64: 14336, 88: 24576},
+    1000: {16: 1536, 24: 3072, 32: 5120},
+}
+BATCH = {16: 256, 24: 256, 32: 256, 48: 512, 64: 1024, 88: 1024}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +78,9 @@ TABLE = Table("capacity", Point)
 
 
 def arm(d_model: int, exposures: int, optimizer: str = "muon") -> Point:
-    sizes = {"d_model": d_model, "n_people": PEOPLE[d_model], "exposures": exposures}
-    return Point(**sizes, optimizer=optimizer, learning_rate=1.6e-2, seed=0)
+    sizes = {"d_model": d_model, "n_people": PEOPLE[exposures][d_model]}
+    sizes |= {"exposures": exposures, "optimizer": optimizer}
+    return Point(**sizes, learning_rate=8e-3 if d_model > 16 else 1.6e-2, seed=0)
 
 
 def hundred() -> Iterator[Point]:
@@ -81,12 +90,17 @@ def hundred() -> Iterator[Point]:
 
 
 def larger() -> Iterator[Point]:
-    yield arm(32, 100)
-    yield replace(arm(32, 100), learning_rate=8e-3)
+    yield from TABLE.rates(arm(width, 100) for width in (32, 48, 64, 88))
 
 
 def thousand() -> Iterator[Point]:
-    yield from TABLE.rates([arm(16, 1000)])
+    yield from TABLE.rates(arm(width, 1000) for width in (16, 24, 32))
+    yield from TABLE.seeds([arm(16, 1000), arm(24, 1000)], (1, 2))
+
+
+def adamw() -> Iterator[Point]:
+    arms = [arm(24, 100, "adamw"), arm(48, 100, "adamw"), arm(16, 1000, "adamw")]
+    yield from TABLE.rates(arms)
 
 
 def settings(point: Point, vocab_size: int) -> GPTConfig:
@@ -114,13 +128,14 @@ def measure(point: Point) -> Row:
     )
     inputs, targets = people.ids[:, :-1], people.ids[:, 1:].clone()
     targets[:, 0] = IGNORED
-    per_epoch = point.n_people // BATCH
+    batch = BATCH[point.d_model]
+    per_epoch = point.n_people // batch
     steps = per_epoch * point.exposures
     shape = {"warmup_steps": WARMUP, "total_steps": steps, "decay_share": 0.5}
     for step in range(steps):
         if step % per_epoch == 0:
             order = torch.randperm(point.n_people, generator=generator)
-        rows = order[step % per_epoch * BATCH :][:BATCH]
+        rows = order[step % per_epoch * batch :][:batch]
         set_learning_rate(optimizers, warmup_stable_decay(step, **shape))
         train_step(
             model, optimizers, inputs[rows], targets[rows], max_gradient_norm=1.0
@@ -144,5 +159,10 @@ def measure(point: Point) -> Row:
 
 
 if __name__ == "__main__":
-    experiments = {"hundred": hundred, "larger": larger, "thousand": thousand}
+    experiments = {
+        "hundred": hundred,
+        "larger": larger,
+        "thousand": thousand,
+        "adamw": adamw,
+    }
     TABLE.make(measure, experiments, packages=("torch", "numpy"))

@@ -1,6 +1,6 @@
 """Dot products, divided or not, and additive scores: which learn to look back, as K grows?
 
-    python benchmarks/trials/scores.py rates seeds
+    python benchmarks/trials/scores.py rates lower rates seeds
 
 One head answers the quiz of chapter 3: the first of forty-two tokens is one of sixteen plants,
 forty random words follow, the last token asks for the plant. It starts as the argument for the
@@ -10,7 +10,8 @@ u . tanh(query + key), which have K parameters more. What counts is the mean los
 the quizzes of steps 150 to 200, which are always fresh ones.
 
 `rates` doubles and halves each arm's learning rate (Adam's), with seed 0, until the best lies
-between two others; `seeds` runs that rate with four fresh seeds. The claim says that additive
+between two others; `lower` tries six lower rates for undivided products at K = 256, which learned
+at none of those; `seeds` runs the best rate with four fresh seeds. The claim says that additive
 scores outdo undivided products at large K, and that the root mends it. What would count against
 it: undivided products as good as additive ones at the largest K, or divided ones that are worse.
 
@@ -129,9 +130,15 @@ def rates() -> Iterator[Point]:
     yield from TABLE.rates(ARMS)
 
 
+def lower() -> Iterator[Point]:
+    for power in range(1, 7):
+        yield Point(score="as they come", head_dim=256, learning_rate=2e-3 / 2**power)
+
+
 def seeds() -> Iterator[Point]:
     yield from TABLE.seeds(ARMS, SEEDS)
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, {"rates": rates, "seeds": seeds}, packages=("torch", "numpy"))
+    EXPERIMENTS = {each.__name__: each for each in (rates, lower, seeds)}
+    TABLE.make(measure, EXPERIMENTS, packages=("torch", "numpy"))
