@@ -1,5 +1,6 @@
 """A run's folder: whole at any moment, refused when it is damaged, never overwritten unasked."""
 
+import itertools
 import json
 import os
 import signal
@@ -313,6 +314,48 @@ def test_weights_are_written_as_others_write_them(tmp_path):
     plain = {name: x.contiguous() for name, x in kept.items()}
     theirs = safetensors.torch.save(plain, metadata={"said": "x"})
     assert abs(len(theirs) - path.stat().st_size) < 200
+
+
+def test_shards_are_read_as_one_and_no_more_rows_than_wanted(tmp_path):
+    """Of four rows, three processes hold two, two and none."""
+    whole = {
+        "matrix": torch.randn(4, 3),
+        "vector": torch.randn(4),
+        "tall": torch.randn(5, 2),
+    }
+    cuts = {"matrix": (0, 2, 4, 4), "vector": (0, 2, 4, 4), "tall": (0, 2, 4, 5)}
+    for rank in range(3):
+        shard = {n: x[slice(*cuts[n][rank : rank + 2])] for n, x in whole.items()}
+        shard |= {"count": torch.tensor(7.0)} if rank == 0 else {}
+        notes = {"shard": f"{rank + 1} of 3", "step": "1"}
+        write_tensors(tmp_path / f"{rank}.safetensors", shard, notes=notes)
+    found, notes = read_tensors(tmp_path)
+    assert notes == {"step": "1"}
+    assert found.keys() == {*whole, "count"}
+    assert found["count"] == 7
+    assert found.shape("count") == ()
+    for name, x in whole.items():
+        assert found.shape(name) == x.shape
+        assert torch.equal(found[name], x)
+        for begin, end in itertools.combinations_with_replacement(range(len(x) + 1), 2):
+            rows = found.rows(name, slice(begin, end))
+            assert torch.equal(rows, x[begin:end])
+            assert rows.untyped_storage().nbytes() == rows.nbytes
+    assert dict(found.under("mat")).keys() == {"rix"}
+    assert torch.equal(found.under("mat")["rix"], whole["matrix"])
+
+
+@pytest.mark.parametrize(
+    "second",
+    [{"x": torch.zeros(2, 4)}, {"x": torch.tensor(1.0)}, {"x": torch.zeros(3, 2, 2)}],
+    ids=["wider", "a scalar", "deeper"],
+)
+def test_shards_that_do_not_fit_are_refused(tmp_path, second):
+    for number, own in enumerate(({"x": torch.zeros(2, 3)}, second), 1):
+        notes = {"shard": f"{number} of 2"}
+        write_tensors(tmp_path / f"{number}.safetensors", own, notes=notes)
+    with pytest.raises(ValueError, match=r"2.safetensors is damaged, or was not wri"):
+        read_tensors(tmp_path)
 
 
 def test_writing_copies_nothing_that_lies_in_memory(tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from test_resume import (
     HELD_OUT,
     SETTINGS,
     TEXT,
+    TOKENIZER,
     Stop,
     assert_same_end,
     begin,
@@ -22,6 +25,7 @@ from test_resume import (
     tiny,
 )
 
+from decoder_only import training
 from decoder_only.engine import checkpoint, log
 from decoder_only.engine.distributed import (
     ALONE,
@@ -31,7 +35,8 @@ from decoder_only.engine.distributed import (
     broadcast,
     distribute_like,
     full_tensor,
-    gather_to_cpu,
+    local_copies,
+    local_rows,
     local_tensor,
     process_group,
     wrap,
@@ -71,7 +76,9 @@ SCRIPT = textwrap.dedent(
 SHAPE = {"dropout": 0.0}
 
 
-def launched(script: str, *arguments: str, n_processes: int = 2) -> list[str]:
+def launched(
+    script: str, *arguments: str, n_processes: int = 2, ends: tuple[int, ...] = (0, 0)
+) -> list[str]:
     """Run a script in several processes, as torchrun starts them; what each printed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -96,7 +103,8 @@ def launched(script: str, *arguments: str, n_processes: int = 2) -> list[str]:
             )
         )
     said = [child.communicate(timeout=240)[0] for child in children]
-    assert [child.returncode for child in children] == [0] * n_processes, "".join(said)
+    codes = tuple(child.returncode for child in children)
+    assert codes == ends[:n_processes], "".join(said)
     return said
 
 
@@ -178,7 +186,8 @@ def test_without_torchrun_a_process_is_alone(monkeypatch):
     assert any_rank(True, ALONE)
     assert broadcast("mine", ALONE) == "mine"
     assert distribute_like(x, x) is x
-    copy = gather_to_cpu({"x": x}, ALONE)["x"]
+    assert torch.equal(x[local_rows(x)], x)
+    copy = local_copies({"x": x}, ALONE)["x"]
     assert torch.equal(copy, x)
     assert copy.data_ptr() != x.data_ptr()
 
@@ -203,7 +212,7 @@ import torch, torch.distributed as dist
 torch.set_num_threads(1)
 import test_training as t
 from decoder_only.engine import distributed
-from decoder_only.engine.distributed import gather_to_cpu, local_tensor, process_group
+from decoder_only.engine.distributed import local_copies, local_rows, process_group
 from decoder_only.optimization import Muon
 
 counts = {}
@@ -257,11 +266,12 @@ with process_group("cpu") as process:
     full = sum(p.numel() for p in model.parameters())
     expected = t.tiny().state_dict()
     distributed.wrap(model, process, "fsdp", blocks=model.blocks)
-    told["share"] = sum(local_tensor(p).numel() for p in model.parameters()) / full
-    gathered = gather_to_cpu(model.state_dict(), process)
-    told["gathered"] = len(gathered)
-    for name, x in gathered.items():
-        assert torch.equal(x, expected[name]), name
+    state = model.state_dict() | {"scalar": torch.tensor(2.0)}
+    copies = local_copies(state, process)
+    told["copies"] = len(copies)
+    told["share"] = sum(x.numel() for x in copies.values()) / full
+    for name, x in expected.items():
+        assert torch.equal(x[local_rows(state[name])], copies[name]), name
 print("told", json.dumps(told))
 """
 
@@ -279,8 +289,8 @@ def test_what_two_processes_share(tmp_path):
         assert told["step"] == {"all_reduce": 1}, "besides DDP's own"
         assert told["views"]
         assert told["share"] == pytest.approx(0.5, abs=0.01)
-    assert first["gathered"] == 16
-    assert second["gathered"] == 0
+    assert first["copies"] == 17
+    assert second["copies"] == 16, "without what is not sharded"
 
 
 @pytest.mark.parametrize("missing", ["RANK", "LOCAL_RANK"])
@@ -291,3 +301,251 @@ def test_half_a_process_group_is_refused(monkeypatch, missing):
     wanted = pytest.raises(ValueError, match=f"WORLD_SIZE=1 .*{missing} is not a numb")
     with wanted, process_group("cpu"):
         pass
+
+
+# ------------------------------------------------------------------- states that nobody holds whole
+
+SHARDED = """
+import json, os, signal, sys, tracemalloc
+sys.path.insert(0, sys.argv[1])
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from test_resume import HELD_OUT, TEXT, Stop, stop_after, tiny
+from decoder_only import training
+from decoder_only.engine import checkpoint
+from decoder_only.engine.distributed import local_tensor, process_group
+
+place, shape, settings = Path(sys.argv[2]), *map(json.loads, sys.argv[3:])
+
+
+def storages(values):
+    found = [local_tensor(x) for x in tree_leaves(values) if isinstance(x, torch.Tensor)]
+    return {x.untyped_storage()._cdata: x.untyped_storage()
+            for x in found if x.device.type == "cpu"}
+
+
+class Allocated(TorchDispatchMode):
+    # The most bytes that tensors made within held at a time.
+    peak = 0
+
+    def __init__(self):
+        super().__init__()
+        self.made = {}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        before = storages((args, kwargs))
+        for key, storage in storages(result).items():
+            if key not in before:
+                self.made[key] = (StorageWeakRef(storage), storage.nbytes())
+        self.made = {k: x for k, x in self.made.items() if not x[0].expired()}
+        self.peak = max(self.peak, sum(n for _, n in self.made.values()))
+        return result
+
+
+def measured(function, told):
+    def run(*arguments):
+        tracemalloc.start()
+        with Allocated() as tensors:
+            result = function(*arguments)
+        told.append([tensors.peak, tracemalloc.get_traced_memory()[1]])
+        tracemalloc.stop()
+        return result
+    return run
+
+
+def go(process, name, n_steps=99):
+    model = stop_after(tiny(**shape), n_steps)
+    config = training.TrainConfig(**settings)
+    try:
+        training.train(model, TEXT, HELD_OUT, config, run=place / name,
+                       process=process, strategy="fsdp")
+    except Stop:
+        pass
+
+
+def failing(process, fail):
+    # In the second process, while the state after four steps is written.
+    def write(path, *arguments, **settings):
+        if process.rank == 1 and "00000004" in str(path):
+            fail()
+        real_write(path, *arguments, **settings)
+    return write
+
+
+def no_space():
+    raise OSError(28, "No space left on device")
+
+
+real_write, real_submit = checkpoint.write_tensors, checkpoint.Saver.submit
+with process_group("cpu") as process:
+    go(process, "whole")
+    go(process, "stopped", n_steps=5)
+
+    told = {"save": [], "restore": [], "open": []}
+    checkpoint.write_tensors = failing(process, no_space)
+    try:
+        go(process, "failed")
+    except OSError as error:
+        told["failed"] = str(error)
+    checkpoint.write_tensors = real_write
+
+    # The rest of two runs is measured, and written at once instead of in a thread.
+    checkpoint.Saver.submit = lambda self, write: write()
+    checkpoint.latest_state = measured(checkpoint.latest_state, told["open"])
+    training._save = measured(training._save, told["save"])
+    restored = measured(training.TrainingState.restore, told["restore"])
+
+    def restore(state, saved):
+        if saved is None:
+            return
+        restored(state, saved)
+        own = state.tensors()
+        assert own.keys() == saved.tensors.keys()
+        for key, x in saved.tensors.items():
+            x = x.chunk(2)[process.rank] if x.ndim else x
+            assert torch.equal(local_tensor(own[key]), x), key
+        told["whole"] = sum(x.nbytes for x in saved.tensors.values())
+        told["largest"] = max(x.nbytes for x in saved.tensors.values())
+        told["own"] = sum(local_tensor(x).nbytes for x in own.values())
+
+    training.TrainingState.restore = restore
+    go(process, "stopped")
+    go(process, "one")
+    print("told", json.dumps(told), flush=True)
+
+    checkpoint.Saver.submit = real_submit
+    kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
+    checkpoint.write_tensors = failing(process, kill)
+    go(process, "killed")
+"""
+WIDE = {**SHAPE, "d_model": 128, "n_layers": 2}
+FEW = {**SETTINGS, "steps": 6, "optimizer": "adamw"}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> tuple[Path, list[dict]]:
+    """Runs of two processes that hold shards, and what the processes told of them.
+
+    One was never stopped, one was, one was begun by one process alone; in one the second process
+    could not write a state, and in the last it was killed while it wrote it.
+    """
+    place = tmp_path_factory.mktemp("shards")
+    for name in ("whole", "stopped", "one", "failed", "killed"):
+        begin(place / name, **WIDE)
+    model, config = stop_after(tiny(**WIDE), 5), TrainConfig(**FEW)
+    with pytest.raises(Stop):
+        train(model, TEXT, HELD_OUT, config, run=place / "one")
+    arguments = [str(Path(__file__).parent), str(place)]
+    arguments += [json.dumps(WIDE), json.dumps(FEW)]
+    said = launched(SHARDED, *arguments, ends=(1, -signal.SIGKILL))
+    return place, [json.loads(x.split("told ")[1].splitlines()[0]) for x in said]
+
+
+def test_shards_go_on_bit_by_bit(shards):
+    place, _ = shards
+    assert_same_end(place / "stopped", place / "whole")
+    for name in ("whole", "stopped", "one"):
+        states = sorted(path.name for path in (place / name).glob("*state*"))
+        assert states == [
+            "state-00000004" + ".safetensors" * (name == "one"),
+            "state-00000006",
+        ]
+        found = sorted(path.name for path in (place / name / states[1]).iterdir())
+        assert found == ["00001.safetensors", "00002.safetensors"]
+    state = checkpoint.latest_state(place / "whole")
+    weights = checkpoint.load(place / "whole").model.state_dict()
+    assert all(torch.equal(x, state.tensors[f"model.{n}"]) for n, x in weights.items())
+    assert (place / "whole" / "weights.safetensors").exists()
+
+
+def test_one_process_takes_up_the_shards_of_two(shards):
+    place, _ = shards
+    saved = checkpoint.latest_state(place / "whole")
+    config = TrainConfig(**FEW)
+    state = training._initial_state(tiny(**WIDE), config, ALONE, "ddp")
+    state.restore(saved)
+    own = state.tensors()
+    assert own.keys() == saved.tensors.keys()
+    assert all(torch.equal(x, saved.tensors[name]) for name, x in own.items())
+
+
+def test_no_process_ever_holds_more_than_its_shards_and_one_tensor(shards):
+    """Neither as tensors nor as Python's bytes; in the first process, nor in the other."""
+    _, (first, second) = shards
+    for told in (first, second):
+        assert told["own"] < 0.51 * told["whole"]
+        assert told["largest"] < 0.06 * told["whole"]
+        for what in ("open", "restore", "save"):
+            assert len(told[what]) == 2, "of two runs"
+            for tensors, others in told[what]:
+                assert tensors <= told["own"] + told["largest"], what
+                assert (tensors > 0) == (what != "open")
+                assert others < told["own"] / 2, what
+
+
+def test_what_is_wrong_with_a_shard_is_said_and_the_older_state_is_used(
+    tmp_path, shards
+):
+    place, _ = shards
+    shutil.copytree(place / "whole", run := tmp_path / "run")
+    newest, older = run / "state-00000006", run / "state-00000004"
+    shard = newest / "00002.safetensors"
+    content = shard.read_bytes()
+    another = place / "stopped" / newest.name / shard.name
+    flipped = content[:-1] + bytes([content[-1] ^ 1])
+    of_first = (newest / "00001.safetensors").read_bytes()
+    of_older, of_another = (older / shard.name).read_bytes(), another.read_bytes()
+    for wrong, file, reason in (
+        (flipped, "00002", "its bytes do not match its checksum"),
+        (content[:-9], "00002", "its bytes do not match its checksum"),
+        (of_older, "00002", "it was not saved together with 00001.safetensors"),
+        (of_another, "00002", "it was not saved together with 00001.safetensors"),
+        (of_first, "00002", "it is shard 1 of 2, but the file is 2 of 2"),
+        (None, "00001", "it is shard 1 of 2, but the file is 1 of 1"),
+    ):
+        shard.unlink() if wrong is None else shard.write_bytes(wrong)
+        found = checkpoint.latest_state(run)
+        assert found.step == 4
+        assert f"{newest / file}.safetensors is damaged" in found.damaged[0]
+        assert reason in found.damaged[0]
+    shard.write_bytes(content)
+    assert checkpoint.latest_state(run).step == 6
+    for path in newest.iterdir():
+        path.unlink()
+    assert "there is no file in it" in checkpoint.latest_state(run).damaged[0]
+    (run / "weights.safetensors").unlink()
+    with pytest.warns(UserWarning, match="passed over: .* no file in it"):
+        assert checkpoint.load(run).step == 4
+    settings = {"model_config": tiny(**WIDE).config, "tokenizer": TOKENIZER}
+    checkpoint.create_run(run, **settings, overwrite=True)
+    assert not list(run.glob("state-*"))
+
+
+def test_a_save_that_is_killed_leaves_the_old_state(shards):
+    run = shards[0] / "killed"
+    names = sorted(path.name for path in run.glob("*state-*"))
+    assert len(names) == 2
+    assert names[0].startswith(".state-00000004.")
+    assert checkpoint.latest_state(run).step == 2
+    history = train(tiny(**WIDE), TEXT, HELD_OUT, TrainConfig(**FEW), run=run)
+    assert len(history.losses) == 6
+    names = sorted(path.name for path in run.glob("*state-*"))
+    assert names == ["state-00000004.safetensors", "state-00000006.safetensors"]
+
+
+def test_where_one_cannot_write_all_stop_and_the_old_state_stays(shards):
+    place, told = shards
+    run = place / "failed"
+    for process, reason in enumerate(
+        ("another process could not write its part", "No space left on device")
+    ):
+        assert told[process]["failed"] == (
+            f"cannot save {run / 'state-00000004'}: {reason}; "
+            f"the last good state is {run / 'state-00000002'}"
+        )
+    assert [path.name for path in run.glob("*state-*")] == ["state-00000002"]

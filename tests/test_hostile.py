@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 
 from decoder_only import GPT, GPTConfig
 from decoder_only.engine import checkpoint, tokens
+from decoder_only.engine.tensors import read_tensors, write_tensors
 from decoder_only.tokenization import BytePairTokenizer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits")
@@ -98,7 +99,7 @@ class Reader:
 # ------------------------------------------------------------------------------------- good files
 
 
-def make_run(folder: Path, *, finished: bool) -> Path:
+def make_run(folder: Path, *, finished: bool, sharded: bool = False) -> Path:
     config = GPTConfig(
         vocab_size=300, context_length=8, d_model=8, n_layers=1, n_heads=2
     )
@@ -113,9 +114,24 @@ def make_run(folder: Path, *, finished: bool) -> Path:
         checkpoint.save(folder, model, step=2)
     else:
         own = {f"model.{name}": x for name, x in model.state_dict().items()}
-        checkpoint.save_state(folder, own, step=2)
+        path = checkpoint.save_state(folder, own, step=2)
+        if sharded:
+            divide(path)
     (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in LOG))
     return folder
+
+
+def divide(path: Path) -> None:
+    """The same state as two processes save it."""
+    whole, notes = read_tensors(path)
+    place = path.with_suffix("")
+    place.mkdir()
+    halves = (x.chunk(2) for x in whole.values())
+    for number, half in enumerate(zip(*halves, strict=True), 1):
+        said = {**notes, "save": "1", "shard": f"{number} of 2"}
+        tensors = dict(zip(whole, half, strict=True))
+        write_tensors(place / f"{number:05d}.safetensors", tensors, notes=said)
+    path.unlink()
 
 
 SAMPLE = (
@@ -130,6 +146,7 @@ def place(tmp_path_factory):
     for folder in ("good", "weights"):
         make_run(top / folder, finished=True)
     make_run(top / "state", finished=False)
+    make_run(top / "shards", finished=False, sharded=True)
     tokenizer = BytePairTokenizer.train(SAMPLE * 9, 280)
     (top / "text.txt").write_text(SAMPLE * 9)
     tokens.prepare(top / "text.txt", top / "tokens", tokenizer=tokenizer)
@@ -139,7 +156,7 @@ def place(tmp_path_factory):
         if path.is_file()
     }
     plot = ["plot", str(top / "good"), "--out", str(top / "picture.png")]
-    reader = Reader(top, [sample(top / "good"), plot])
+    reader = Reader(top, [sample(top / "shards"), plot])
     yield Place((top, good, reader))
     reader.end()
     assert not (top / "canary").exists()
@@ -150,8 +167,8 @@ def sample(folder: Path) -> list[str]:
 
 
 def restore(top: Path, good: dict[Path, bytes], folder: str) -> Path:
-    for path in (top / folder).iterdir():
-        if not path.is_file() or path.relative_to(top) not in good:
+    for path in (top / folder).rglob("*"):
+        if not path.is_dir() and path.relative_to(top) not in good:
             path.unlink()
     for name, content in good.items():
         if name.parts[0] == folder and (top / name).read_bytes() != content:
@@ -289,13 +306,13 @@ def put(folder: Path, name: str, content: bytes) -> None:
 # ------------------------------------------------------------------------------------------ tests
 
 
-@pytest.mark.parametrize("kind", ["weights", "state"])
+@pytest.mark.parametrize("kind", ["weights", "state", "shards"])
 @hostile
 @given(data=st.data())
 def test_weights(place, kind, data):
     top, good, reader = place
     folder = restore(top, good, kind)
-    path = next(folder.glob("*.safetensors"))
+    path = data.draw(st.sampled_from(sorted(folder.rglob("*.safetensors"))))
     content = path.read_bytes()
     if data.draw(st.booleans()):
         path.write_bytes(data.draw(damaged(content)))

@@ -482,10 +482,10 @@ def test_a_save_does_not_hold_up_the_steps(tmp_path, monkeypatch):
     run, written, gate = begin(tmp_path / "run"), [], threading.Event()
     real = checkpoint.save_state
 
-    def slow(folder, tensors, *, step, notes):
+    def slow(folder, tensors, *, step, **settings):
         assert gate.wait(20)
         written.append((step, dict(tensors)))
-        return real(folder, tensors, step=step, notes=notes)
+        return real(folder, tensors, step=step, **settings)
 
     monkeypatch.setattr(checkpoint, "save_state", slow)
     model, seen = tiny(), []

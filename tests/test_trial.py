@@ -13,7 +13,6 @@ from decoder_only import stored
 from decoder_only.stored import load_runs
 
 TABLES = sorted((stored.FOLDER / "trials").glob("*.csv"))
-MADE_BY = {"gradient_noise": "batches"}  # before it had a script of its own
 BEST = {"low": 0.25, "high": 2.0}
 
 
@@ -64,8 +63,7 @@ def test_it_is_told_how_a_table_was_made(table):
     about = json.loads(table.with_suffix(".json").read_text(encoding="utf-8"))
     n_runs = len(load_runs(table.stem))
     assert about.get("runs", n_runs) == n_runs
-    script = MADE_BY.get(table.stem, table.stem)
-    assert f"benchmarks/trials/{script}.py" in about["provenance"]["command"]
+    assert f"benchmarks/trials/{table.stem}.py" in about["provenance"]["command"]
 
 
 def test_every_arm_is_tried_around_its_best_and_then_from_fresh_seeds(make, tmp_path):

@@ -42,3 +42,14 @@ def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
             same = runs[(runs["arm"] == arm) & (runs["seed"] == run["seed"])]
             same = same[same["learning_rate"] == run["learning_rate"]]
             assert [*same["step"]] == list(range(0, int(run["step"]) + 1, 20))
+
+
+def test_the_keys_of_fresh_runs_need_the_token_before_and_no_other():
+    runs = load_runs("induction")
+    cut = runs[np.isfinite(runs["key_before"])]
+    fresh = [(arm, seed) for arm in ("learned", "rotary") for seed in range(1, 6)]
+    assert sorted((run["arm"], run["seed"]) for run in cut) == fresh
+    half = (cut["late"] + cut["cut_key"]) / 2
+    assert (cut["key_before"] < half).all()
+    for others in ("key_itself", "key_two_before", "key_others"):
+        assert (cut[others] > half).all()

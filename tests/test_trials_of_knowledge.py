@@ -14,7 +14,7 @@ from decoder_only.stored import load_runs
 
 def arms():
     runs = load_runs("capacity")
-    names = ["d_model", "exposures", "optimizer"]
+    names = ["d_model", "n_people", "exposures", "optimizer"]
     return [runs[runs[names] == arm] for arm in np.unique(runs[names])]
 
 

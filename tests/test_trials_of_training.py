@@ -93,7 +93,7 @@ def test_the_noise_scale_is_that_of_the_rows_gradients(trial, monkeypatch):
     monkeypatch.setattr(noise, "N_ROWS", 6)
     model, (optimizer,) = noise.begin(noise.Point(batch_size=8, learning_rate=1e-3))
     for weight in model.parameters():
-        weight.grad = torch.ones_like(weight)
+        weight.grad = torch.full_like(weight, 2.0)
     optimizer.step()
     state = noise.State(learning_rate=1e-3, step=1, seed=0)
     found = noise.noise_of(model, optimizer, corpus, state, 6.0)
@@ -110,8 +110,10 @@ def test_the_noise_scale_is_that_of_the_rows_gradients(trial, monkeypatch):
     assert found.variance == pytest.approx(variance, rel=1e-3)
     signal = rows.mean(0).square().sum().item() - variance / 6
     assert found.signal == pytest.approx(signal, rel=1e-3)
-    # Every gradient of the one step was 1, and so is the root of v: nothing is scaled.
-    assert found.scaled_variance == pytest.approx(variance, rel=1e-3)
+    # Every gradient of the one step was 2, and so is the root of v.
+    assert found.root_variance == pytest.approx(variance / 2, rel=1e-3)
+    assert found.v_variance == pytest.approx(variance / 4, rel=1e-3)
+    assert found.v_signal == pytest.approx(signal / 4, rel=1e-3)
 
 
 def tiny():

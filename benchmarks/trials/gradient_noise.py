@@ -5,7 +5,8 @@
 Chapter 9's model learns with AdamW from batches of eight, as in `batches.py`. At six of its states
 the gradients of 256 single rows that it is not trained on in that step give the simple noise scale
 of McCandlish et al. (2018), the trace of their covariance over the squared length of their mean,
-both without bias; and the same with each component divided by Adam's root of v.
+both without bias. Adam's step divides each component by the root of v. Its scale is that with the
+squares divided by v where all curvatures are equal, and by the root of v where they grow like it.
 
 The table goes into the package, for chapter 9. Runs that stand in it are not made again.
 """
@@ -40,13 +41,18 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Noise(State):
-    """Its loss; the gradient's squared length and its variance, one row at a time; as Adam's."""
+    """Its loss; the gradient's squared length and its variance, one row at a time.
+
+    Both also with each component's square divided by Adam's root of v, and by v.
+    """
 
     loss: float
     signal: float
     variance: float
-    scaled_signal: float
-    scaled_variance: float
+    root_signal: float
+    root_variance: float
+    v_signal: float
+    v_variance: float
 
 
 TABLE = Table("gradient_noise", State)
@@ -101,15 +107,16 @@ def noise_of(
     held = [optimizer.state[w] for w in weights]
     correction = 1 - 0.95**state.step
     roots = [(kept["exp_avg_sq"] / correction).sqrt() + 1e-8 for kept in held]
-    for size in ([1.0] * len(weights), roots):
+    for power in (0, 1, 2):
         signal = variance = 0.0
-        for added, square, root in zip(total, squares, size, strict=True):
+        for added, square, root in zip(total, squares, roots, strict=True):
             mean = added / N_ROWS
             own = (square - N_ROWS * mean**2) / (N_ROWS - 1)
-            signal += ((mean**2 - own / N_ROWS) / root).sum().item()
-            variance += (own / root).sum().item()
+            signal += ((mean**2 - own / N_ROWS) / root**power).sum().item()
+            variance += (own / root**power).sum().item()
         found += [signal, variance]
-    names = ("signal", "variance", "scaled_signal", "scaled_variance")
+    kinds = ("", "root_", "v_")
+    names = [kind + name for kind in kinds for name in ("signal", "variance")]
     written = {n: float(f"{x:.6g}") for n, x in zip(names, found, strict=True)}
     return Noise(**asdict(state), loss=round(loss, 5), **written)
 

@@ -19,6 +19,14 @@ arithmetic). Of the last state the table has the late loss where the heads of th
 their queries, keys or values (`cut_query`, ...) from a stream in which the heads of the first block
 say what they say on average, and where they read nothing else (`cut_all`).
 
+What do the keys hear? What a head of the first block hands over is a sum over the places that it
+looks at, of weights times values. Of the last state of the fresh seeds of `positions` the table has
+the late loss where the keys hear only the term of the token before, the others being their means
+over the batch (`key_before`), or only that of the position itself (`key_itself`) or of the token
+two before (`key_two_before`), or all but that of the token before (`key_others`). If it is the
+token before that they need, the first is nearer to the loss than to `cut_key`, and the others are
+nearer to `cut_key`, in every run. (Set when that of "learned", seed 1, had been seen.)
+
 The arms: "learned" and "rotary" positions, two blocks of width 32 with Muon; "one block", which
 cannot look up what another position found, with learned positions; "adamw", like "learned". The
 rate of each arm is doubled and halved, with seed 0, until the best lies between two others, and run
@@ -34,8 +42,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import product
 
 import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor
 from trial import Table
 
 from decoder_only.config import GPTConfig
@@ -83,6 +95,10 @@ class Row(Point):
     cut_key: float | None = None
     cut_value: float | None = None
     cut_all: float | None = None
+    key_before: float | None = None
+    key_itself: float | None = None
+    key_two_before: float | None = None
+    key_others: float | None = None
     processor_seconds: float = 0.0
 
 
@@ -159,16 +175,43 @@ class Meter:
             return {}
         with without_head(model, *((0, h) for h in range(HEADS))):
             blind = streams(model, self.ids[:, :-1])[1]
-        found = {}
-        for name in (*PARTS, "all"):
-            with ExitStack() as cuts:
-                for part in PARTS if name == "all" else [name]:
-                    for h in range(HEADS):
-                        cuts.enter_context(
-                            rewired(model, (1, h), part, lambda x: blind)
-                        )
-                found[f"cut_{name}"] = self.losses(model)[0]
+        found = {
+            f"cut_{name}": self.reading(
+                model, PARTS if name == "all" else [name], blind
+            )
+            for name in (*PARTS, "all")
+        }
+        distance = torch.arange(SOURCE.length - 1)
+        distance = distance[:, None] - distance  # (s, t)
+        for name, kept in {
+            "before": distance == 1,
+            "itself": distance == 0,
+            "two_before": distance == 2,
+            "others": distance != 1,
+        }.items():
+            found[f"key_{name}"] = self.reading(model, ["key"], self.heard(model, kept))
         return found
+
+    def reading(
+        self, model: GPT, parts: Iterable[str], stream: Float[Tensor, "b s d"]
+    ) -> float:
+        """The late loss where the last block makes queries, keys or values from a stream."""
+        with ExitStack() as cuts:
+            for part, h in product(parts, range(HEADS)):
+                cuts.enter_context(rewired(model, (1, h), part, lambda x: stream))
+            return self.losses(model)[0]
+
+    @torch.no_grad()
+    def heard(self, model: GPT, kept: Bool[Tensor, "s t"]) -> Float[Tensor, "b s d"]:
+        """The stream behind the first block, where its heads hand over the terms of some places,
+        and of all others the mean over the batch."""
+        ids, block = self.ids[:, :-1], model.blocks[0]
+        x = streams(model, ids)[0]
+        value = block.attention.project(block.attention_norm(x))[2]
+        terms = attention_maps(model, ids)[:, 0, ..., None] * value[:, :, None]
+        terms = torch.where(kept[..., None], terms, terms.mean(0))  # (b, h, s, t, k)
+        x = x + block.attention.output(rearrange(terms.sum(3), "b h s k -> b s (h k)"))
+        return x + block.mlp(block.mlp_norm(x))
 
 
 def measure(point: Point) -> Iterator[Row]:

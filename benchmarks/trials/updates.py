@@ -12,7 +12,8 @@ between two others; there the arm is run with fresh seeds. Judged by the loss on
 
 In the first edition of this trial one rate moved everything, and these runs stand in the table as
 well: two equal rates, of three or more the best, and fresh seeds there. They are all that there is
-of `dropout` and of Muon's mean without the orthogonalization.
+of `dropout`, and of Muon's mean without the orthogonalization but for the beginning of its search
+with two rates: four runs, one seed. `rules`, and so the command without names, would go on with it.
 
 What would count against an arm: a difference to the other, seed by seed, of less than twice its
 standard error. Three arms are there to take Muon apart: without the look-ahead, without the mean,

@@ -375,9 +375,9 @@ def widened(config: GPTConfig, d_model: int) -> GPTConfig:
 
     The number of heads stays and all widths grow together. Products of queries and keys are sums
     over K that agree once the model has learned, and no longer random signs: their factor falls
-    as 1 / K, not as 1 / sqrt(K), from what it is at the width that one began with. A learning
-    rate found for `config` is then right for the wider model too, if `build_optimizers` is told
-    `config.width_ratio`.
+    as 1 / K, not as 1 / sqrt(K), from what it is at the width that one began with. The best
+    learning rate then depends little on the width, to a factor of two in chapter 10, if
+    `build_optimizers` is told `config.width_ratio`.
 
     Raises:
         ValueError: if the heads' width would not be whole.

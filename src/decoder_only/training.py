@@ -224,7 +224,8 @@ def train(
         monitor = _monitor(state, run, corpus, progress=progress, board=board)
         monitor.note_save(saved and saved.path)
         stack.enter_context(monitor)
-        saver = stack.enter_context(checkpoint.Saver())
+        savers = distributed.in_background(process) if strategy == "fsdp" else ALONE
+        saver = stack.enter_context(checkpoint.Saver(savers))
         stack.enter_context(hardware.forked_generators(state.device))
         while state.step < config.steps:
             share = config.share(state.step)
@@ -493,22 +494,24 @@ class TrainingState:
             return
         self.step, tensors = saved.step, saved.tensors
         for name, x in self.model.state_dict().items():
-            there = tensors[f"model.{name}"].to(x.device)
-            x.copy_(distributed.distribute_like(x, there))
+            there = tensors.rows(f"model.{name}", distributed.local_rows(x))
+            distributed.local_tensor(x).copy_(there)
         kept = {
             p: optimizer.state[p]
             for optimizer in self.optimizers
             for group in optimizer.param_groups
             for p in group["params"]
         }
-        for name, x in tensors.items():
+        for name in tensors:
             kind, _, rest = name.partition(".")
             if kind == "optimizer":
                 owner, _, key = rest.rpartition(".")
                 p = self.model.get_parameter(owner)
-                x = x.to(p.device)
-                is_full = x.shape == p.shape  # and no count of steps
-                kept[p][key] = distributed.distribute_like(p, x) if is_full else x
+                if tensors.shape(name) == p.shape:
+                    x = tensors.rows(name, distributed.local_rows(p)).to(p.device)
+                    kept[p][key] = distributed.as_shard_of(p, x)
+                else:  # a count of steps
+                    kept[p][key] = tensors[name].to(p.device)
         # One that was begun on another kind of device had no scale: a fresh one finds its size.
         if self.scale is not None and "scale.value" in tensors:
             self.scale.value = tensors["scale.value"].to(self.device)
@@ -615,22 +618,22 @@ def _evaluate(state: TrainingState, corpus: Corpus) -> Evaluation:
 def _save(
     state: TrainingState, run: checkpoint.AnyPath, origin: dict, saver: checkpoint.Saver
 ) -> Path | None:
-    """Copy the state, which every process helps to gather, and begin to write it."""
+    """Copy what this process has to write of the state, and begin to write it."""
     saver.wait()  # two copies at a time would be one too many
-    tensors = distributed.gather_to_cpu(state.tensors(), state.process)
-    if not state.process.is_first:
+    tensors = distributed.local_copies(state.tensors(), state.process)
+    if not tensors:
         return None
-    notes = {part: json.dumps(settings) for part, settings in origin.items()}
-    step, is_last = state.step, state.step == state.config.steps
-    weights = {name: tensors[f"model.{name}"] for name in state.model.state_dict()}
-
-    def write() -> None:
-        if is_last:
-            checkpoint.save(run, weights, step=step)
-        checkpoint.save_state(run, tensors, step=step, notes=notes)
-
+    write = partial(
+        checkpoint.save_state,
+        run,
+        tensors,
+        step=state.step,
+        notes={part: json.dumps(settings) for part, settings in origin.items()},
+        is_last=state.step == state.config.steps,
+        process=saver.process,
+    )
     saver.submit(write)
-    return checkpoint.state_path(run, step)
+    return checkpoint.state_path(run, state.step, saver.process)
 
 
 # ---------------------------------------------------------------------------------- before the loop

@@ -6,7 +6,9 @@
     state-00000350.safetensors   everything that step 351 needs; the last two are kept
     weights.safetensors          the weights, once the training is done
 
-The last two kinds carry a seal: checksums of themselves, config.json and tokenizer.json.
+The last two kinds carry a seal: checksums of themselves, config.json and tokenizer.json. Where no
+process holds the whole ("fsdp"), a state is a folder state-00000350, into which each wrote what it
+has. It is read by any number of processes, each of which takes the rows that it needs.
 
 A process can die at any moment, so no file is changed in place. It is written aside, forced onto
 the disk, and renamed over the old one, which a file system does as a whole or not at all. What
@@ -19,6 +21,8 @@ import itertools
 import json
 import os
 import re
+import secrets
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,15 +35,17 @@ from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import END_OF_TEXT
+from decoder_only.engine.distributed import ALONE, Process, all_or_none, broadcast
 from decoder_only.engine.files import (
     read_json,
     reading,
     sha256_of_file,
+    sync_folder,
     write_atomically,
 )
 from decoder_only.engine.log import LOG
 from decoder_only.engine.provenance import provenance
-from decoder_only.engine.tensors import read_tensors, write_tensors
+from decoder_only.engine.tensors import SavedTensors, read_tensors, write_tensors
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -49,7 +55,7 @@ FORMAT = "decoder-only run, format 1"
 
 AnyPath = str | os.PathLike[str]
 
-_STATE = re.compile(r"state-(\d{8,})\.safetensors")
+_STATE = re.compile(r"state-(\d{8,})(\.safetensors)?")
 
 
 # ------------------------------------------------------------------------------------- the folder
@@ -152,7 +158,7 @@ def new_run(
         with _explained(folder):
             # The weights go first: a folder without them is plainly unfinished.
             for old in (folder / WEIGHTS, *_states(folder), folder / LOG):
-                old.unlink(missing_ok=True)
+                _remove(old)
             content = json.dumps(config, indent=2).encode() + b"\n"
             write_atomically(folder / CONFIG, content)
             tokenizer.save(folder / TOKENIZER)
@@ -261,14 +267,14 @@ class State:
 
     Attributes:
         step: steps taken.
-        tensors: by name, as they were saved.
+        tensors: by name, as they were saved; read when they are asked for.
         notes: what was noted beside them.
-        path: the file.
-        damaged: newer files that could not be used, each with the reason.
+        path: the file, or the folder of shards.
+        damaged: newer states that could not be used, each with the reason.
     """
 
     step: int
-    tensors: dict[str, Tensor]
+    tensors: SavedTensors
     notes: dict[str, str]
     path: Path
     damaged: tuple[str, ...] = ()
@@ -281,8 +287,13 @@ def save_state(
     step: int,
     notes: Mapping[str, str] | None = None,
     keep: int = 2,
+    is_last: bool = False,
+    process: Process = ALONE,
 ) -> Path:
     """Write everything that a training needs to go on from a step, after its log.
+
+    Several processes, each of which has shards, call it at once. They write into a folder, which
+    gets its name when the last of them is done.
 
     Args:
         folder: made by `create_run`.
@@ -290,36 +301,72 @@ def save_state(
         step: steps taken.
         notes: texts to be kept with them.
         keep: older states stay until so many are there; one may turn out to be damaged.
+        is_last: write the weights of the run, too.
+        process: this one, if the tensors are what `distributed.local_copies` gives it.
 
     Returns:
-        The file.
+        The file, or the folder of shards.
 
     Raises:
         OSError: it could not be written, with the last good state named. Nothing else changed.
     """
     folder = Path(folder)
-    path = state_path(folder, step)
-    for leftover in folder.glob(".*.part"):  # of a process that was killed while saving
-        leftover.unlink(missing_ok=True)
+    path = aside = file = state_path(folder, step, process)
+    notes, is_sharded = dict(notes or {}), process.n_ranks > 1
+    if is_sharded:
+        number = process.rank + 1
+        # What was saved together has this in common.
+        notes["save"] = broadcast(secrets.token_hex(8), process)
+        notes["shard"] = f"{number} of {process.n_ranks}"
+        aside = folder / f".{path.name}.{notes['save']}.part"
+        file = aside / f"{number:05d}.safetensors"
     older = [state for state in _states(folder) if state != path]
     try:
-        if (folder / LOG).exists():
-            with (folder / LOG).open("rb") as log:
-                os.fsync(log.fileno())
-        write_tensors(path, tensors, notes={**(notes or {}), **_seal(folder, step)})
+        with all_or_none(process):
+            if process.is_first:
+                # Of a process that was killed while saving.
+                for leftover in {*folder.glob(".*.part")} - {aside}:
+                    _remove(leftover)
+                if (folder / LOG).exists():
+                    with (folder / LOG).open("rb") as log:
+                        os.fsync(log.fileno())
+                if is_last and not is_sharded:
+                    own = {n: x for n, x in tensors.items() if n.startswith("model.")}
+                    own = {n.removeprefix("model."): x for n, x in own.items()}
+                    save(folder, own, step=step)
+            file.parent.mkdir(exist_ok=True)
+            write_tensors(file, tensors, notes={**notes, **_seal(folder, step)})
+        with all_or_none(process):
+            if is_sharded and process.is_first:
+                if is_last:
+                    save(folder, read_tensors(aside)[0].under("model."), step=step)
+                _remove(path)  # a damaged one: the training went on from one before it
+                os.replace(aside, path)
+                sync_folder(folder)
     except OSError as error:
+        if is_sharded and process.is_first:
+            shutil.rmtree(aside, ignore_errors=True)
         rest = f"the last good state is {older[-1]}" if older else "no state was saved"
         raise OSError(
             f"cannot save {path}: {error.strerror or error}; {rest}"
         ) from error
-    for superseded in older[: max(0, len(older) - keep + 1)]:
-        superseded.unlink()
+    if process.is_first:
+        for superseded in older[: max(0, len(older) - keep + 1)]:
+            _remove(superseded)
     return path
 
 
-def state_path(folder: AnyPath, step: int) -> Path:
-    """The file of the state after so many steps."""
-    return Path(folder, f"state-{step:08d}.safetensors")
+def state_path(folder: AnyPath, step: int, process: Process = ALONE) -> Path:
+    """The file of the state after so many steps, or the folder of several processes."""
+    suffix = "" if process.n_ranks > 1 else ".safetensors"
+    return Path(folder, f"state-{step:08d}{suffix}")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 class Saver:
@@ -327,9 +374,13 @@ class Saver:
 
     Whoever hands over tensors must not change them any more. On leaving the context everything
     is written, and what went wrong is raised.
+
+    Args:
+        process: of those that save together, this one; see `distributed.in_background`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, process: Process = ALONE) -> None:
+        self.process = process
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._pending: Future | None = None
 
@@ -381,9 +432,9 @@ def latest_state(folder: AnyPath) -> State | None:
 
 
 def _states(folder: Path) -> list[Path]:
-    """The files of all states, the oldest first."""
+    """All states, the oldest first."""
     found = [path for path in folder.glob("state-*") if _STATE.fullmatch(path.name)]
-    return sorted(found, key=_step_of)
+    return sorted(found, key=lambda path: (_step_of(path), path.name))
 
 
 def _step_of(path: Path) -> int:
@@ -460,7 +511,8 @@ def _newest_weights(folder: Path) -> tuple[dict[str, Tensor], int]:
     tensors, step = {}, -1
     if path.exists():
         try:
-            tensors, notes = read_tensors(path)
+            saved, notes = read_tensors(path)
+            tensors = dict(saved)
         except ValueError as error:
             advice = "the newest state is used instead" if states else "train again"
             raise ValueError(f"{error}; delete {path}, and {advice}") from error
@@ -469,8 +521,7 @@ def _newest_weights(folder: Path) -> tuple[dict[str, Tensor], int]:
         state = latest_state(folder)
         for reason in state.damaged:
             warnings.warn(f"passed over: {reason}", stacklevel=3)
-        own = {n: x for n, x in state.tensors.items() if n.startswith("model.")}
-        return {n.removeprefix("model."): x for n, x in own.items()}, state.step
+        return dict(state.tensors.under("model.")), state.step
     if not tensors:
         read_config(folder)
         raise FileNotFoundError(

@@ -10,9 +10,10 @@ as what to call. Chapter 9.
 """
 
 import contextlib
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -33,11 +34,13 @@ class Process:
         rank: its number, from 0.
         n_ranks: how many there are, the world size.
         local_rank: its number on this machine, hence the GPU that it takes.
+        group: those that it talks to; None for torch's default group, which is all.
     """
 
     rank: int = 0
     n_ranks: int = 1
     local_rank: int = 0
+    group: "dist.ProcessGroup | None" = None
 
     @property
     def is_first(self) -> bool:
@@ -140,7 +143,7 @@ def wrap(
 
 
 def _device(process: Process) -> torch.device:
-    is_cuda = dist.get_backend() == "nccl"
+    is_cuda = dist.get_backend(process.group) == "nccl"
     return torch.device("cuda", process.local_rank) if is_cuda else torch.device("cpu")
 
 
@@ -159,7 +162,7 @@ def gradient_sync(wrapped: nn.Module, enabled: bool) -> Iterator[None]:
 def all_reduce_sum(x: Tensor, process: Process) -> Tensor:
     """The sum of a tensor over all processes, in each of them."""
     if process.n_ranks > 1:
-        dist.all_reduce(x)
+        dist.all_reduce(x, group=process.group)
     return x
 
 
@@ -168,7 +171,7 @@ def broadcast(value: Value, process: Process) -> Value:
     if process.n_ranks == 1:
         return value
     box = [value]
-    dist.broadcast_object_list(box, src=0)
+    dist.broadcast_object_list(box, src=0, group=process.group)
     return box[0]
 
 
@@ -179,6 +182,25 @@ def any_rank(flag: bool, process: Process) -> bool:
     return bool(
         all_reduce_sum(torch.tensor(float(flag), device=_device(process)), process) > 0
     )
+
+
+def in_background(process: Process) -> Process:
+    """The same process for a thread, which may talk to its like while steps are taken."""
+    if process.n_ranks == 1:
+        return process
+    return replace(process, group=dist.new_group(backend="gloo"))
+
+
+@contextlib.contextmanager
+def all_or_none(process: Process) -> Iterator[None]:
+    """At the end wait for all processes. If one of them met an OSError, all raise one."""
+    error = None
+    try:
+        yield
+    except OSError as caught:
+        error = caught
+    if any_rank(error is not None, process):
+        raise error or OSError("another process could not write its part")
 
 
 def all_gather(x: Tensor, process: Process) -> Tensor:
@@ -220,17 +242,22 @@ def distribute_like(target: Tensor, x: Tensor) -> Tensor:
     return replicated.redistribute(placements=target.placements)
 
 
-def gather_to_cpu(tensors: Mapping[str, Tensor], process: Process) -> dict[str, Tensor]:
-    """Copies in the first process's CPU memory, gathered one after another; none in the others.
+def local_rows(tensor: Tensor) -> slice:
+    """Which rows of a tensor `local_tensor` gives: all of them where it is not sharded."""
+    if not _is_sharded(tensor):
+        return slice(None)
+    mesh, n = tensor.device_mesh, len(tensor)
+    begin = min(n, math.ceil(n / mesh.size()) * mesh.get_local_rank())
+    return slice(begin, begin + len(tensor.to_local()))
 
-    No device ever holds more than one gathered tensor.
-    """
-    copies = {}
-    for name, tensor in sorted(tensors.items()):  # the same order in all processes
-        whole = full_tensor(tensor.detach())
-        if process.is_first:
-            copies[name] = whole.to("cpu", copy=True)
-    return copies
+
+def local_copies(tensors: Mapping[str, Tensor], process: Process) -> dict[str, Tensor]:
+    """Copies in CPU memory of this process's shards; in the first also of what has none."""
+    return {
+        name: local_tensor(tensor.detach()).to("cpu", copy=True)
+        for name, tensor in tensors.items()
+        if process.is_first or _is_sharded(tensor)
+    }
 
 
 def _is_sharded(tensor: Tensor) -> bool:

@@ -68,7 +68,7 @@ def load_runs(experiment: str) -> np.ndarray:
     """The runs of an experiment that took too long for a chapter.
 
     Each is a table with a row for each run; a file of the same name that ends in `.json` tells
-    when, where, by which command and from which revision.
+    when, where, by which command and from which revision the last of them were made.
 
     Args:
         experiment: as the chapters name it, such as "grid", the sizes that chapter 10 compares.
