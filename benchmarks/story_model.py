@@ -27,39 +27,33 @@ MODEL = {
     "d_model": 160,
     "n_layers": 5,
     "n_heads": 5,
-    "tied": False,
 }
 TRAINING = {
-    "steps": 6000,
+    "steps": 5200,
     "batch_size": 16,
     "optimizer": "muon",
     "learning_rate": 8e-3,
-    "table_learning_rate": 1.6e-2,
     "schedule": "warmup_stable_decay",
-    "decay_share": 0.8,
+    "decay_share": 0.4,
     "warmup_steps": 200,
-    "weight_decay": 0.0,
     "evaluate_every": 1000,
     "save_every": 200,
     "compile": True,
 }
 
 
-def main(
-    out: Path = Path("runs/full"), steps: int = TRAINING["steps"], threads: int = 2
-) -> None:
+def main(out: Path = Path("runs/full"), steps: int = TRAINING["steps"]) -> None:
     """Train it.
 
     Args:
         out: folder of the run.
         steps: optimizer steps.
-        threads: cores to use.
     """
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     training = TRAINING | {"steps": steps}
     training["warmup_steps"] = min(training["warmup_steps"], steps // 10)
     recipe = recipes.chosen(
-        language="full", n_stories=200_000, model=MODEL, training=training
+        language="full", n_stories=160_000, model=MODEL, training=training
     )
     some = islice(StoryLanguage().stories(split="train", seed=0), 20_000)
     tokenizer = BytePairTokenizer.train(some, MODEL["vocab_size"])

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import weakref
 from functools import partial
 
 import pytest
@@ -17,6 +18,7 @@ from decoder_only.engine.memory import Allocations, held_bytes
 from decoder_only.lm_head import next_token_loss
 from decoder_only.parallelism import (
     DataParallel,
+    FullySharded,
     ShardedOptimizer,
     Stage,
     TensorParallel,
@@ -202,6 +204,18 @@ def test_a_length_that_does_not_divide_is_refused():
         return TensorParallel(make(), group, sequence=True)(ids[:, :7], targets[:, :7])
 
     with pytest.raises(ValueError, match="size 1=7 cannot work"):
+        launch(run, 2)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("id", [V, -2])
+def test_ids_and_targets_that_no_device_has_are_refused(which, id):
+    def run(group):
+        pair = list(batch())
+        pair[which] = pair[which].index_fill(1, torch.tensor(3), id)
+        return TensorParallel(make(), group)(*pair)
+
+    with pytest.raises(ValueError, match=rf"an id={id} cannot work: .* in 0\.\.23"):
         launch(run, 2)
 
 
@@ -647,26 +661,55 @@ def test_a_sharded_optimizer_misses_no_gradient(stage):
     assert launch(run, 2, True) == [2, 2]
 
 
-def test_fully_sharded_gathers_blocks_twice():
+def count_flops(function) -> int:
+    with FlopCounterMode(display=False) as counter:
+        function()
+    return counter.get_total_flops()
+
+
+def test_fully_sharded_gathers_and_computes_blocks_twice():
     n = 4
 
     def run(group):
         model = fully_shard(make(torch.float32), group)
         held = sum(p.nbytes for p in model.parameters())
-        loss_of(model, *map(partial(mine, group=group), batch())).backward()
-        return dict(group.sent), held
+        pair = [mine(x, group) for x in batch()]
+        flops = count_flops(lambda: loss_of(model, *pair).backward())
+        return dict(group.sent), held, flops
 
     model = make()
+    ids, targets = batch(rows=B // n)
+    plain = count_flops(lambda: loss_of(model, ids, targets).backward())
+    forward = (
+        count_flops(lambda: model(ids)),
+        count_flops(lambda: make(n_layers=1)(ids)),
+    )
+    last = (
+        2 * S * SIZES["d_mlp"] * SIZES["d_model"]
+    )  # a product that backward needs not
+    again = 2 * (forward[0] - forward[1] - last)
     block = sum(p.numel() for p in model.blocks[0].parameters())
     rest = sum(p.numel() for p in model.parameters()) - 2 * block
     share = {
         name: -(-size // n) * 4 for name, size in (("block", block), ("rest", rest))
     }
     once = (n - 1) * (2 * share["block"] + share["rest"])
-    for sent, held in launch(run, n):
+    for sent, held, flops in launch(run, n):
         assert sent["reduce-scatter"] == once
         assert sent["all-gather"] == once + (n - 1) * 2 * share["block"]
         assert held == 2 * share["block"] + share["rest"]
+        assert flops == plain + again
+
+
+def test_a_share_has_no_frozen_part():
+    def run(group):
+        module = Forgetful()
+        module.unused.requires_grad_(False)
+        return FullySharded(module, group)
+
+    said = r"frozen=\['unused\.weight', 'unused\.bias'\] cannot work: it must be \[\]"
+    with pytest.raises(ValueError, match=said):
+        launch(run, 2)
 
 
 def test_state_bytes_refuses_another_stage():
@@ -785,6 +828,32 @@ def test_a_pipeline_has_the_gradients_of_one_device(order, n, micro):
     for rank, (_, _, sent) in enumerate(found):
         expected = {"forward": rank < n - 1, "backward": rank > 0}
         assert sent == {name: stream for name, does in expected.items() if does}
+
+
+@pytest.mark.parametrize("order", [gpipe, one_forward_one_backward])
+@every_size
+def test_no_more_messages_are_kept_than_micro_batches_are_under_way(n, order):
+    micro = 12
+    ids, targets = (x.chunk(micro) for x in batch(rows=micro))
+
+    def run(group):
+        stage = Stage(make(n_layers=4, tied=False), group.rank, n)
+        messages, alive, send = [], [], group.send
+
+        def watched(x, *to, **named):
+            messages.append(weakref.ref(x))
+            alive.append(sum(message() is not None for message in messages))
+            return send(x, *to, **named)
+
+        group.send = watched
+        tasks = order(n, micro)[group.rank]
+        run_stage(stage, tasks, group, ids, lambda y, m: next_token_loss(y, targets[m]))
+        del group.send
+        return max(alive), sum(message() is not None for message in messages)
+
+    for peak, left in launch(run, n):
+        assert peak <= (micro if order is gpipe else n)
+        assert left == 0
 
 
 @pytest.mark.parametrize(

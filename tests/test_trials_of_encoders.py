@@ -57,6 +57,16 @@ def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(name, judge):
         assert {1, 2, 3} <= {*fresh["seed"].tolist()}
 
 
+def test_scoring_has_its_best_rate_inside_and_fresh_seeds_of_its_own():
+    runs = load_runs("hidden_words")
+    for arm in ("causal", "causal, as few answers"):
+        tried = runs[(runs["arm"] == arm) & (runs["seed"] == 0)]
+        best = tried["learning_rate"][tried["scored"].argmin()]
+        assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
+        own = runs[(runs["arm"] == arm) & (runs["learning_rate"] == best)]
+        assert {0, 1, 2, 3} == {*own["seed"].tolist()}
+
+
 def test_no_model_is_below_the_floor_or_at_the_truth():
     runs = load_runs("translators")
     assert (runs["loss"] > runs["floor"]).all()
@@ -94,7 +104,11 @@ def test_arms_are_of_one_size_and_see_what_they_should(trial):
 
 def test_hidden_pieces_are_asked_as_the_language_would_answer(trial):
     trial = trial("hidden_words")
-    for ids, place, truth in trial.questions()[:40]:
+    asked = trial.questions(choosing=False)
+    by_sentence = itertools.groupby(asked, key=lambda each: each[0].tolist())
+    for ids, some in by_sentence:  # every piece, the full stop too
+        assert [place for _, place, _ in some] == [*range(1, len(ids) - 1)]
+    for ids, place, truth in asked[:40]:
         assert truth.sum().item() == pytest.approx(1)
         assert truth[ids[place]] > 0
         assert truth[trial.MASK] == 0
@@ -102,13 +116,14 @@ def test_hidden_pieces_are_asked_as_the_language_would_answer(trial):
         likeliest[place] = truth.argmax()
         pieces = [trial.GERMAN.vocabulary[i] for i in likeliest[1:-1]]
         assert trial.GERMAN.source_log_prob(pieces) > -100
-    truth = torch.stack([truth for _, _, truth in trial.questions()])
-    assert trial.divergence(truth.clamp_min(1e-30).log()) == pytest.approx(0, abs=1e-9)
+    truth = torch.stack([truth for _, _, truth in asked])
+    found = trial.divergence(truth.clamp_min(1e-30).log(), asked)
+    assert found == pytest.approx(0, abs=1e-9)
 
 
 def test_each_piece_is_asked_for_once_behind_the_mask(trial):
     hidden = trial("hidden_words")
-    ids = hidden.padded([ids for ids, _, _ in hidden.questions()[:12]])
+    ids = hidden.padded([ids for ids, _, _ in hidden.questions(choosing=True)[:12]])
     inputs, targets = hidden.each_once(ids, torch.Generator().manual_seed(0))
     copies, is_asked = ids.repeat(hidden.COPIES, 1), targets >= 0
     asked = is_asked.view(hidden.COPIES, *ids.shape)
@@ -118,6 +133,11 @@ def test_each_piece_is_asked_for_once_behind_the_mask(trial):
     assert torch.equal(inputs[~is_asked], copies[~is_asked])
     in_a_copy = asked.sum(-1)
     assert (in_a_copy.amax(0) - in_a_copy.amin(0)).max() <= 1  # as even as can be
+    generator = torch.Generator().manual_seed(0)
+    _, targets = hidden.each_once(ids, generator, anew=True)
+    anew = (targets >= 0).view(hidden.COPIES, *ids.shape)
+    assert torch.equal(anew.sum(-1), in_a_copy)  # as even, but any pieces
+    assert not torch.equal(anew.sum(0), (ids > 2).long())
 
 
 def test_runs_give_their_rows_again(trial):

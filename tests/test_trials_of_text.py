@@ -28,7 +28,7 @@ def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(name):
         runs = runs[runs["asked"] == "as trained"]
         runs["scale"] = np.nan_to_num(runs["scale"])
     found = check_rates(runs, ARM[name], score=SCORE[name])
-    assert len(found) == {"vocabulary": 9, "positions": 10}[name]
+    assert len(found) == {"vocabulary": 9, "positions": 11}[name]
     assert all(list(fresh["seed"]) == [1, 2, 3] for fresh in found)
 
 

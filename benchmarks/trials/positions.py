@@ -86,7 +86,7 @@ TABLE = Table("positions", Point, score="inside")
 ARMS = [
     Point(positions="none"),
     *(Point(positions="learned", scale=scale) for scale in (0.25, 1.0, 4.0)),
-    *(Point(positions="sinusoidal", scale=scale) for scale in (0.25, 1.0, 4.0)),
+    *(Point(positions="sinusoidal", scale=scale) for scale in (0.25, 1.0, 4.0, 16.0)),
     Point(positions="rotary"),
     Point(positions="alibi"),
     Point(positions="biases"),

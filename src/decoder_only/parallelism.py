@@ -1,6 +1,6 @@
 """One model on many devices: divide the batch, the state, the matrices, the sequence or the depth.
 
-Each way is an identity of sums over P devices, and a pair of collectives that computes it:
+Each way but the last is an identity of sums over P devices; what devices then tell each other:
 
     data        gradient = 1/P sum_p gradient_p                     all-reduce
     tensor      act(x W_up) W_down = sum_p act(x W_up,p) W_down,p   all-reduce, forward and backward
@@ -240,11 +240,11 @@ class FullySharded(nn.Module):
     """A module of which each device keeps a P-th, and has the whole only while it computes.
 
     Forward gathers the weights and forgets them. Backward gathers them again, computes what
-    forward did not keep (activation checkpointing), and adds up the gradients into shares, since
-    the transpose of an all-gather is a reduce-scatter. ZeRO's third stage.
+    forward did not keep (activation checkpointing, which ZeRO's third stage does not ask for), and
+    adds up the gradients into shares: the transpose of an all-gather is a reduce-scatter.
 
     Args:
-        module: parts of it may be fully sharded already, and keep their shares.
+        module: parts of it may be fully sharded already, and keep their shares. None is frozen.
         group: the devices, each of which computes its rows of the batch.
         keep: gather once a step, keep the weights until backward is through, recompute nothing.
 
@@ -258,6 +258,8 @@ class FullySharded(nn.Module):
         inner = [m for m in module.modules() if isinstance(m, FullySharded)]
         theirs = {id(p) for m in inner for p in m.parameters()}
         own = {n: p for n, p in module.named_parameters() if id(p) not in theirs}
+        frozen = [name for name, p in own.items() if not p.requires_grad]
+        require("frozen", frozen, lambda x: not x, "[], since a share moves as one")
         self.shapes = {name: p.shape for name, p in own.items()}
         flat = _flatten(own.values(), group)
         self.share = nn.Parameter(flat.chunk(group.size)[group.rank].clone())
@@ -530,6 +532,7 @@ class TensorParallel(nn.Module):
             _share_block(block, group, sequence) for block in model.blocks
         )
         self.final_norm, self.head = model.final_norm, model.head
+        self._check = partial(model._check, cache=None)
 
     def forward(
         self, ids: Int[Tensor, "b s"], targets: Int[Tensor, "b s"]
@@ -537,8 +540,11 @@ class TensorParallel(nn.Module):
         """The loss, `next_token_loss` of the whole model; all devices are handed the same.
 
         Raises:
-            ValueError: with `sequence`, for a length that does not divide.
+            ValueError: for ids, or targets other than -1, that `GPT` would refuse, and with
+                `sequence` for a length that does not divide.
         """
+        self._check(ids)
+        self._check(targets.where(targets != -1, 0))
         start, table = 0, self.embedding.weight
         x = vocabulary_embedding(ids, table, self.group)
         if self.sequence:
@@ -579,8 +585,6 @@ def _share_block(block: Block, group: Group, sequence: bool) -> Block:
     attention, mlp = block.attention, block.mlp
     attention.n_heads //= group.size
     attention.n_kv_heads //= group.size
-    for linear in (m for m in block.modules() if isinstance(m, nn.Linear)):
-        linear.out_features, linear.in_features = linear.weight.shape
     biases = attention.output.bias, mlp.down.bias
     attention.output.bias = mlp.down.bias = None
     block.attention = Share(attention, biases[0], group, sequence)
@@ -859,8 +863,8 @@ def simulate(
     came = {(ends[t.kind], t): 0.0 for tasks in schedules for t in tasks}
     while any(left):
         ready = [s for s, tasks in enumerate(left) if tasks and (s, tasks[0]) in came]
-        wanted = "an order in which some stage can go on"
-        require("schedules", schedules, lambda _, ready=ready: ready, wanted)
+        if not ready:
+            raise ValueError("schedules must be an order in which some stage can go on")
         for stage in ready:
             task = left[stage].pop(0)
             begin = max(came[stage, task], free[stage])
@@ -915,7 +919,7 @@ def run_stage(
     """Work through a stage's tasks; its parameters end with the gradients of the mean loss.
 
     Messages of two stages may cross, which gloo sorts out by their tags; NCCL would need them
-    paired.
+    paired. A stage keeps no more messages than P, or with `gpipe` than micro-batches.
 
     Args:
         stage: this device's.
@@ -929,7 +933,8 @@ def run_stage(
     """
     first, last = group.rank == 0, group.rank == group.size - 1
     held: dict[int, tuple[Tensor, Tensor]] = {}
-    unsent, loss, n = [], 0.0, len(micro_batches)
+    unsent: dict[int, Callable[[], None]] = {}  # by tag
+    loss, n = 0.0, len(micro_batches)
     for kind, m in tasks:
         if kind == "forward":
             x = micro_batches[m]
@@ -941,18 +946,17 @@ def run_stage(
                 y = loss_function(y, m) / n
                 loss += y.item()
             else:
-                unsent.append(
-                    group.send(y.detach(), group.rank + 1, tag=m, name="forward")
-                )
+                unsent[m] = group.send(y.detach(), group.rank + 1, tag=m, name=kind)
             held[m] = x, y
             continue
         x, y = held.pop(m)
         y.backward(None if last else group.receive(y, group.rank + 1, tag=n + m))
+        # The message that this answers has come; one gradient at a time is under way.
+        for tag in [tag for tag in unsent if tag == m or tag >= n]:
+            unsent.pop(tag)()
         if not first:
-            unsent.append(
-                group.send(x.grad, group.rank - 1, tag=n + m, name="backward")
-            )
-    for wait in unsent:
+            unsent[n + m] = group.send(x.grad, group.rank - 1, tag=n + m, name=kind)
+    for wait in unsent.values():
         wait()
     return loss
 
@@ -1023,6 +1027,7 @@ def train_with_pytorch(
 
 
 class _Loss(nn.Module):
+    # The root of FSDP2, which warns of one that returns a view, as logits are.
     def __init__(self, model: GPT) -> None:
         super().__init__()
         self.model = model
