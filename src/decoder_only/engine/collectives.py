@@ -228,8 +228,8 @@ def launch(
 
     Devices are threads of this process, each with an endpoint of its own, and messages go through
     sockets as they would between machines. So a function of a notebook's cell can be run, and
-    nothing outlives the timeout when it fails. With `processes`, each device is a fresh process, of which
-    torch.distributed's own default group is set up too, for what PyTorch brings.
+    nothing outlives the timeout when it fails. With `processes`, each device is a fresh process,
+    for which torch.distributed's own default group is set up too, for what PyTorch brings.
 
     Args:
         function: called with the `Group` and the arguments. For processes it must be one that
