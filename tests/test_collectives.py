@@ -141,10 +141,10 @@ def test_a_device_that_fails_ends_the_others(native):
 
     before, began = threading.active_count(), time.monotonic()
     with pytest.raises(KeyError, match="the cause") as caught:
-        launch(run, 3, native=native)
+        launch(run, 3, native=native, timeout=5.0)
     assert caught.value.__notes__ == ["on device 1 of 3"]
     assert time.monotonic() - began < 10
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 10  # twice the timeout
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert threading.active_count() <= before

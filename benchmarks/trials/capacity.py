@@ -10,9 +10,10 @@ in float32 and after rounding to 8, 6 and 4 bits a weight.
 
 `hundred`: widths 16 and 24 at 100 exposures, each at its own rate: three rates, and more until the
 best is not an end, and two more seeds; width 16 with AdamW too, the optimizer of the published
-runs. `larger`: widths 32 to 88, up to 219,000 parameters, each at its own rate. `thousand`: 1,000
-exposures, widths 16, 24 and 32, each at its own rate; two more seeds of the first two. `adamw`: the
-optimizer of the published runs at more of these sizes.
+runs. `larger`: widths 32 to 88, each at its own rate; 88 has not been run. `thousand`: 1,000
+exposures, widths 16, 24 and 32, each at its own rate, and two more seeds of the first two; the
+table has width 16, and width 24 at three rates of which the best is an end. `adamw`: the optimizer
+of the published runs at more of these sizes, not run yet.
 What would count against 1 and 2 bits a parameter (Allen-Zhu and Li, 2025): values outside of half
 to twice these, at these sizes.
 """

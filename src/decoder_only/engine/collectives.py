@@ -228,8 +228,8 @@ def launch(
 
     Devices are threads of this process, each with an endpoint of its own, and messages go through
     sockets as they would between machines. So a function of a notebook's cell can be run, and
-    nothing is left behind when it fails. With `processes`, each device is a fresh process, of which
-    torch.distributed's own default group is set up too, for what PyTorch brings.
+    nothing outlives the timeout when it fails. With `processes`, each device is a fresh process,
+    for which torch.distributed's own default group is set up too, for what PyTorch brings.
 
     Args:
         function: called with the `Group` and the arguments. For processes it must be one that
@@ -288,13 +288,18 @@ def _in_threads(
         thread.start()
     try:
         for thread in threads:
-            thread.join()
+            while thread.is_alive() and not failures:
+                thread.join(0.2)
     except BaseException:  # the reader interrupts the cell
         connected.abort()
         for group in [*groups]:
             group.close()
         raise
     if failures:
+        # Closing wakes a device that waits for the one that failed; where gloo misses it, the
+        # device gives up at its timeout, and nobody waits for that.
+        for thread in threads:
+            thread.join(1.0)
         raise failures[0]
     return results
 
