@@ -165,6 +165,13 @@ def test_gradients_reach_exactly_the_window(qk_norm, rotary_base, window):
         assert reached[1].tolist() == [first <= t <= s for t in range(S)]
 
 
+def test_a_window_is_held_against_the_text_and_not_the_width():
+    module = MultiHeadAttention(d_model=4, n_heads=2, window=5)
+    x = torch.randn(1, 8, 4, requires_grad=True)
+    module(x)[0, -1].sum().backward()
+    assert (x.grad[0].abs().amax(-1) > 0).tolist() == [False] * 3 + [True] * 5
+
+
 def test_rotary_sees_distances_not_positions():
     """Shift a sequence, and outputs that look back no further than it shift along."""
     module = make(rotary_base=100.0, window=3)
