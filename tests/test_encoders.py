@@ -477,6 +477,22 @@ def test_reading_is_without_dropout_and_leaves_the_mode():
     assert not torch.equal(model(SOURCE, TARGET), model(SOURCE, TARGET))
 
 
+@pytest.mark.parametrize("part", ["attention", "cross", "mlp"])
+def test_dropout_acts_on_what_each_part_of_a_decoders_block_adds(part):
+    block = both(replace(VARIANTS["pre-norm"], dropout=0.25)).decoder.blocks[0]
+    parts = {"attention": block.attention.output, "cross": block.cross.output}
+    for name, linear in (parts | {"mlp": block.mlp.down}).items():
+        nn.init.zeros_(linear.weight)
+        nn.init.constant_(linear.bias, 3.0 if name == part else 0.0)
+    x, source = normal(50, S, D, seed=3, grad=False), normal(50, T, D, seed=4)
+    handed = None, None, None, source, torch.ones(50, T, dtype=torch.bool)
+    assert torch.equal(block(x, *handed), x + 3)
+    torch.manual_seed(0)
+    added = (block.train()(x, *handed) - x).round(decimals=9)
+    assert added.unique().tolist() == [0, 4]  # dropped, or 3 / (1 - 0.25)
+    assert (added == 0).double().mean().item() == pytest.approx(0.25, abs=0.02)
+
+
 def test_forgetting_activations_changes_no_gradient():
     model = both(ORIGINAL).train()
 
