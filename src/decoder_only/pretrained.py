@@ -544,6 +544,8 @@ def export(
         ValueError: no family of `transformers` computes this model; the setting is named.
     """
     config, folder = model.config, Path(folder)
+    wanted = "GPT itself, whose positions see those before them"
+    require("model", type(model), lambda kind: kind is GPT, wanted)
     settings = _described(config)
     if not overwrite and folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; name another, or overwrite it")
