@@ -277,9 +277,8 @@ class BytePairTokenizer:
             allowed_special=allowed,
             disallowed_special=(),  # to tiktoken, none may raise: those not allowed are text
         )
-        if (
-            self.pattern != GPT2_PATTERN
-        ):  # what another leaves out, tiktoken skips in silence
+        # What another pattern leaves out, tiktoken skips in silence.
+        if self.pattern != GPT2_PATTERN:
             wanted = f"matched whole by the pattern {self.pattern!r:.60}"
             for number, (text, ids) in enumerate(zip(documents, found, strict=True)):
                 size = sum(len(self._vocabulary[id]) for id in ids)
