@@ -29,6 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from decoder_only.config import GPTConfig
+from decoder_only.engine.checkpoint import is_run
 from decoder_only.engine.checks import require
 from decoder_only.engine.files import read_json, write_atomically
 from decoder_only.model import GPT
@@ -540,11 +541,16 @@ def export(
         overwrite: whether it may hold files already, of which those named alike are replaced.
 
     Raises:
-        FileExistsError: the folder is not empty.
+        FileExistsError: the folder is not empty; or it holds a run or what `prepare` made, which
+            nothing overwrites.
         ValueError: no family of `transformers` computes this model; the setting is named.
     """
     config, folder = model.config, Path(folder)
     settings = _described(config)
+    if is_run(folder) or (folder / "index.json").exists():
+        raise FileExistsError(
+            f"{folder} holds a run, or prepared tokens, which this would destroy; name another"
+        )
     if not overwrite and folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; name another, or overwrite it")
     state = dict(model.state_dict())
