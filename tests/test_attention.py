@@ -138,6 +138,19 @@ def test_causal_queries_cannot_outnumber_the_keys(path):
 # ------------------------------------------------------------------------------------------ weights
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_both_paths_hold_in_half_precision(dtype):
+    """Products of 1,600 in 64 dimensions are more than float16 can hold."""
+    query, key, value = (40 * normal(1, 2, 5, 64, seed=i).to(dtype) for i in range(3))
+    key = query.abs()
+    weights = attention_weights(query, key)
+    assert weights.dtype == dtype
+    assert weights.isfinite().all()
+    torch.testing.assert_close(
+        attend_explicitly(query, key, value), attend(query, key, value)
+    )
+
+
 def test_weights_by_hand():
     # One dimension, scale 1: scores 0 and ln 3, so the second query gives them 1/4 and 3/4.
     query = torch.tensor([1.0, 1.0]).view(1, 1, 2, 1)

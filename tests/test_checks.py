@@ -25,6 +25,11 @@ class Settings:
     several: Sequence[Count | None] = (1, None)
 
 
+def test_a_number_beyond_all_floats_is_refused_like_any_other():
+    with pytest.raises(ValueError, match=r"number=1000.* cannot work: it must be"):
+        check_fields(Settings(number=10**400))
+
+
 @pytest.mark.parametrize(
     ("field", "fine"),
     [

@@ -545,6 +545,15 @@ def test_all_or_nothing_may_be_masked():
     assert torch.equal(inputs, texts)
 
 
+@pytest.mark.parametrize("kind", [GPT, Encoder, Decoder, MaskedModel])
+def test_a_generator_of_ones_own_leaves_torchs_alone(kind):
+    before = torch.get_rng_state()
+    made = [kind(CONFIG, generator=torch.Generator().manual_seed(5)) for _ in range(2)]
+    assert torch.equal(torch.get_rng_state(), before)
+    one, other = (list(model.parameters()) for model in made)
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
 # --------------------------------------------------------------------------------------- bad input
 
 

@@ -118,11 +118,14 @@ def test_merged_equals_unmerged_and_has_the_old_names(dtype):
         with torch.no_grad():
             parameter.copy_(0.2 * normal(*parameter.shape, seed=4, grad=False))
     unmerged = model(IDS).detach()
+    model.blocks[0].mlp.up.merged()  # asks, and changes nothing
+    assert torch.equal(model(IDS), unmerged)
     assert not torch.allclose(unmerged, build(dtype)(IDS))
     merge_lora(model)
     compare("merged", model(IDS).detach(), unmerged)
     assert list(model.state_dict()) == names
     assert all(p.requires_grad for p in model.parameters())
+    assert not any(isinstance(part, LoRA) for part in model.modules())
 
 
 @pytest.mark.parametrize(("n_in", "n_out"), [(4, 6), (6, 4), (5, 5)])
@@ -267,6 +270,12 @@ def test_answers_that_cannot_be_told_apart_are_refused(answers, said):
         AnswerTree(answers)
 
 
+@pytest.mark.parametrize("prompts", [[], [[]], [[1], []]], ids=str)
+def test_answers_need_a_prompt(prompts):
+    with pytest.raises(ValueError, match="shortest prompt=0 cannot work"):
+        AnswerTree(CHOICES).log_probs(build(), prompts)
+
+
 REFERENCE = normal(3, 5, seed=1, grad=False).log_softmax(-1)
 REWARDS = normal(3, 5, seed=2, grad=False)
 
@@ -344,12 +353,19 @@ def test_grpo_equals_a_loop(dtype, divide, penalty):
     compare("grpo", results(ours, log_q), results(total / 12, log_q))
 
 
-def expected_slope(log_q, beta, penalty):
-    """The mean gradient over all groups of two that q may draw, at the scores of q."""
+def test_without_a_penalty_the_reference_does_not_matter():
+    """Where it is so much likelier that the ratio overflows, too."""
+    log_q, rewards = torch.tensor([[-60.0, -61.0]]), torch.tensor([[1.0, 0.0]])
+    found = [grpo_loss(log_q, log_q + d, rewards, beta=0.0) for d in (0, 100)]
+    assert found[0] == found[1]
+
+
+def expected_slope(log_q, beta, penalty, n=2):
+    """The mean gradient over all groups of n that q may draw, at the scores of q."""
     scores = log_q.clone().requires_grad_()
     total = 0.0
     for row in range(3):
-        for pair in itertools.product(range(5), repeat=2):
+        for pair in itertools.product(range(5), repeat=n):
             chance = scores[row, list(pair)].detach().exp().prod()
             drawn = [
                 x[row, list(pair)][None]
@@ -360,15 +376,16 @@ def expected_slope(log_q, beta, penalty):
     return torch.autograd.grad(total, scores)[0]
 
 
-def test_with_the_penalty_in_the_reward_the_mean_gradient_is_the_objectives():
+@pytest.mark.parametrize("n", [2, 3])
+def test_with_the_penalty_in_the_reward_the_mean_gradient_is_the_objectives(n):
     beta = 0.5
     log_q = normal(3, 5, seed=4, grad=False).log_softmax(-1)
     scores = log_q.clone().requires_grad_()
     whole = objective(scores.log_softmax(-1), beta).sum()
     wanted = torch.autograd.grad(whole, scores)[0]
     # A group's mean holds each answer's own reward: of two, half of the gradient is left.
-    found = expected_slope(log_q, beta, "reward")
-    torch.testing.assert_close(found, -wanted / 2, rtol=0, atol=1e-12)
+    found = expected_slope(log_q, beta, "reward", n)
+    torch.testing.assert_close(found, -wanted * (1 - 1 / n), rtol=0, atol=1e-12)
     best = optimal_policy(REFERENCE, REWARDS, beta=beta)
     assert expected_slope(best, beta, "reward").abs().max() < 1e-12
 

@@ -29,6 +29,12 @@ def test_the_loss_is_the_surprise_at_the_word_that_came():
     assert "3 bits" in texts(flow.loss_steps(["sat", "ran", "the", "."], logits, 3))
 
 
+def test_logits_may_be_larger_than_any_power():
+    said = texts(flow.loss_steps(["a", "b"], [800.0, 1.0], 0))
+    assert {"0 bits", "(0.00 nats)", "inf"} <= set(said)
+    assert "(799.00 nats)" in texts(flow.loss_steps(["a", "b"], [800.0, 1.0], 1))
+
+
 def test_numbers_that_are_not_round_stay_clear_of_the_bars():
     figure = flow.loss_steps(["a", "b", "c"], [0.31, 2.123456, -1.7], 1)
     (axes,) = figure.axes

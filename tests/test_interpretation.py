@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 from decoder_only import GPT, GPTConfig, multihead
 from decoder_only.attention import attend_explicitly
+from decoder_only.encoders import Encoder
 from decoder_only.interpretation import (
     ExcessByKind,
     RepeatedChains,
@@ -36,9 +37,10 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def tiny(**settings) -> GPT:
+def tiny(kind: type[GPT] = GPT, **settings) -> GPT:
     shape = {"vocab_size": V, "context_length": 16, "d_model": 16, "n_heads": 2}
-    model = GPT(GPTConfig(**shape, n_layers=3, **settings), generator=seeded(1)).eval()
+    config = GPTConfig(**shape, n_layers=3, **settings)
+    model = kind(config, generator=seeded(1)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=seeded(2)))
@@ -152,8 +154,18 @@ def test_a_stream_replaced_by_anothers_gives_the_others_logits():
         replaced(model, 4, lambda x: x).__enter__()
 
 
-def test_attention_maps_are_those_that_the_model_uses(monkeypatch):
-    model = tiny(positions="rotary", qk_norm=True, attention_scale=0.7)
+@pytest.mark.parametrize("kind", [GPT, Encoder])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"positions": "rotary", "qk_norm": True, "attention_scale": 0.7},
+        {"windows": (None, 4)},
+        {"norm_position": "post"},
+    ],
+    ids=str,
+)
+def test_attention_maps_are_those_that_the_model_uses(monkeypatch, settings, kind):
+    model = tiny(kind, **settings)
     ids = torch.randint(V, (2, 9), generator=seeded(3))
     seen = []
 
@@ -184,6 +196,9 @@ def test_without_a_head_its_own_part_is_the_mean_over_the_batch():
         with without_head(model):
             assert_close(model(ids), whole)
         assert_close(model(ids), whole)
+        wanted = "batch=1 cannot work: it must be 2 or more"
+        with without_head(model, (1, 0)), pytest.raises(ValueError, match=wanted):
+            model(ids[:1])
         # A head that hands over nothing is not missed.
         model.blocks[2].attention.output.weight[:, 8:] = 0
         whole = model(ids)
@@ -205,9 +220,10 @@ def test_what_the_parts_add_is_the_stream(settings):
         additions(tiny(norm_position="post"), ids)
 
 
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
 @pytest.mark.parametrize("part", ["query", "key", "value"])
-def test_a_rewired_head_reads_another_stream_and_nobody_else_does(part):
-    model = tiny(positions="rotary")
+def test_a_rewired_head_reads_another_stream_and_nobody_else_does(part, norm_position):
+    model = tiny(positions="rotary", norm_position=norm_position)
     one, two = torch.randint(V, (2, 1, 9), generator=seeded(3))
     layer, h = 1, 1
     block = model.blocks[layer]
@@ -217,7 +233,9 @@ def test_a_rewired_head_reads_another_stream_and_nobody_else_does(part):
             dict(
                 zip(
                     ("query", "key", "value"),
-                    block.attention.project(block.attention_norm(x)),
+                    block.attention.project(
+                        block.attention_norm(x) if block.pre_norm else x
+                    ),
                     strict=True,
                 )
             )
@@ -237,7 +255,27 @@ def test_a_rewired_head_reads_another_stream_and_nobody_else_does(part):
         assert_close(found[0], wanted)
         assert (changed - model(one)).abs().max() > 1e-3
         with rewired(model, (layer, h), part, lambda x: x):
-            assert_close(model(one), model(one))
+            unchanged = model(one)
+        assert_close(unchanged, model(one))
+
+
+def test_a_head_that_shares_its_keys_and_values_cannot_be_rewired_alone():
+    model, ids = tiny(n_kv_heads=1), torch.randint(V, (2, 9), generator=seeded(3))
+    found = []
+    for part in ("key", "value"):
+        context = rewired(model, (0, 0), part, lambda x: x)
+        wanted = f"part={part!r} cannot work: it must be 'query'"
+        with pytest.raises(ValueError, match=wanted), context:
+            pass
+    output = model.blocks[0].attention.output
+    hook = output.register_forward_pre_hook(lambda part, args: found.append(args[0]))
+    with rewired(model, (0, 1), "query", lambda x: x.flip(0)):
+        model(ids)
+    model(ids)
+    hook.remove()
+    changed = (found[0] - found[1]).abs().amax((0, 1)) > 0
+    assert not changed[:8].any()
+    assert changed[8:].all()
 
 
 @pytest.mark.parametrize(
@@ -269,6 +307,9 @@ def test_a_probe_is_ridge_regression_and_finds_what_is_linear():
     assert probe.accuracy(x[500:], labels[500:]) > 0.85
     shuffled = labels[:500][torch.randperm(500, generator=seeded(2))]
     assert fit_probe(x[:500], shuffled).accuracy(x[500:], labels[500:]) < 0.45
+    assert fit_probe(x.double(), labels).weight.dtype == torch.float64
+    with pytest.raises(ValueError, match="vectors=1 cannot work: it must be 2 or more"):
+        fit_probe(x[:1], labels[:1])
     # Against a solver that knows nothing of normal equations.
     scaled = (x[:500] - x[:500].mean(0)) / (x[:500].std(0) + 1e-6)
     targets = torch.nn.functional.one_hot(labels[:500]).float()

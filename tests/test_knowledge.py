@@ -300,6 +300,17 @@ def test_quantized_weights_are_those_of_torch(n_bits):
         quantized(model, 1)
 
 
+def test_rows_of_zeros_stay_zero_in_half_precision():
+    model = model_of(20)
+    torch.nn.init.zeros_(model.blocks[0].mlp.down.weight)
+    half = quantized(model.half(), 8)
+    exact = quantized(model.float(), 8)
+    assert not half.blocks[0].mlp.down.weight.any()
+    for ours, true in zip(half.parameters(), exact.parameters(), strict=True):
+        assert ours.dtype == torch.float16
+        assert_close(ours.float(), true, atol=1e-6, rtol=1e-3)
+
+
 def test_sixteen_bits_lose_next_to_nothing():
     model, ids = model_of(20), torch.arange(6)[None]
     with torch.no_grad():

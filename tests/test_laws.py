@@ -116,6 +116,14 @@ def test_a_budget_that_is_none_is_refused(law, flops):
         law.best_split(flops)
 
 
+@pytest.mark.parametrize("law", [JointLaw(1, 400, 1, 400, 1), KaplanLaw(1, 1, 1, 1)])
+def test_whole_numbers_are_numbers(law):
+    n = np.array([1000, 10**6])
+    assert (
+        law.loss(n, n).tolist() == law.loss(n.astype(float), n.astype(float)).tolist()
+    )
+
+
 # ---------------------------------------------------------------------------------------------- fit
 
 

@@ -261,6 +261,21 @@ def test_sliced_loss_under_autocast():
         assert (ours - true).norm() / true.norm() < 2 * error + 1e-6
 
 
+@pytest.mark.parametrize("automatic", [True, False])
+def test_a_sliced_loss_sums_over_positions_without_overflow(automatic):
+    """4,096 positions a slice with vectors near 20 add up to more than float16 can hold."""
+    x = (20 + 0.1 * normal(1, 32768, 8, seed=1)).detach().float().requires_grad_()
+    weight = (0.02 * normal(16, 8, seed=2)).detach().float().requires_grad_()
+    targets = torch.zeros(1, 32768, dtype=torch.long)
+    exact = results(1024 * next_token_loss(x @ weight.T, targets), x, weight)
+    if not automatic:
+        x, weight = (each.detach().half().requires_grad_() for each in (x, weight))
+    with torch.autocast("cpu", torch.float16, enabled=automatic):
+        loss = 1024 * sliced_next_token_loss(x, weight, targets)
+    for ours, true in zip(results(loss, x, weight), exact, strict=True):
+        assert (ours - true).norm() < 5e-3 * true.norm()
+
+
 def test_what_a_sliced_loss_cannot_take_is_named():
     x, weight = torch.zeros(B, S, D), torch.zeros(V, D)
     for wrong in ({"reduction": "none"}, {"n_slices": 0}):
@@ -300,6 +315,11 @@ def test_probabilities_of_all_continuations_sum_to_one():
 @given(st.floats(0, 50))
 def test_perplexity_is_an_effective_number_of_choices(nats):
     assert math.log(perplexity(nats)) == pytest.approx(nats, abs=1e-9)
+
+
+def test_perplexity_of_a_run_that_diverged():
+    assert perplexity(800.0) == math.inf
+    assert math.isnan(perplexity(math.nan))
 
 
 def test_bits_per_byte_by_hand():

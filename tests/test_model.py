@@ -982,6 +982,14 @@ def test_sizes_that_were_not_given_follow_the_others():
     assert config.to_dict()["head_dim"] is None
 
 
+def test_a_size_taken_from_another_config_follows_until_it_is_ones_own():
+    small = GPTConfig(**{**SIZES, "d_model": 64, "n_heads": 4})
+    taken = dataclasses.replace(small, d_model=128, d_mlp=small.d_mlp)
+    own = dataclasses.replace(small, d_model=128, d_mlp=int(small.d_mlp))
+    assert (small.d_mlp, taken.d_mlp, own.d_mlp) == (256, 512, 256)
+    assert (taken.to_dict()["d_mlp"], own.to_dict()["d_mlp"]) == (None, 256)
+
+
 @pytest.mark.parametrize("settings", [{}, *(v.values[0] for v in VARIANTS)])
 def test_weights_are_counted_before_they_exist(settings):
     config = GPTConfig(**SIZES, head_dim=4, **settings)

@@ -11,6 +11,7 @@ from decoder_only.attention import (
     attention_mask,
     attention_weights,
 )
+from decoder_only.cache import CachePosition, KeyValueCache
 from decoder_only.multihead import MultiHeadAttention
 
 B, S, D, H, G, K = 2, 7, 10, 6, 3, 4
@@ -163,6 +164,46 @@ def test_gradients_reach_exactly_the_window(qk_norm, rotary_base, window):
         first = 0 if window is None else max(0, s - window + 1)
         assert not reached[0].any()
         assert reached[1].tolist() == [first <= t <= s for t in range(S)]
+
+
+@pytest.mark.parametrize("window", [None, 2, 50])
+@pytest.mark.parametrize("rotary_base", [None, 100.0])
+@pytest.mark.parametrize("parts", [(6,), (4, 1, 1), (1, 3, 2)], ids=str)
+def test_alone_with_a_cache_the_layer_goes_on_where_it_ends(parts, rotary_base, window):
+    module = make(window=window, rotary_base=rotary_base)
+    x, position = normal(B, 6, D, seed=15, grad=False), CachePosition()
+    sizes = {"batch_size": B, "n_kv_heads": H, "max_length": 6, "head_dim": K}
+    cache = KeyValueCache(
+        **sizes, window=window, position=position, dtype=torch.float64
+    )
+    found = []
+    for part in x.split(parts, dim=1):
+        position.advance(part.shape[1])
+        found.append(module(part, cache=cache))
+    torch.testing.assert_close(torch.cat(found, dim=1), module(x))
+
+
+@pytest.mark.parametrize("n_keys", [S, S + 2])
+def test_a_source_is_seen_whole_whatever_the_window(n_keys):
+    x, source = normal(B, S, D, seed=16), normal(B, n_keys, D, seed=17)
+    found = make(window=2)(x, source=source)
+    torch.testing.assert_close(found, make()(x, source=source))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (
+            {"d_model": 10, "n_heads": 3},
+            "d_model=10 cannot.* multiple of n_heads=3, or",
+        ),
+        ({"d_model": 3, "n_heads": 5}, "d_model=3 cannot work: it must be a multiple"),
+        ({"d_model": 8, "n_heads": 4, "n_kv_heads": 3}, "n_kv_heads=3 .* divisor of"),
+    ],
+)
+def test_heads_that_do_not_divide_are_refused(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(**sizes)
 
 
 def test_a_window_is_held_against_the_text_and_not_the_width():

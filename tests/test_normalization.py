@@ -137,6 +137,19 @@ def test_bfloat16_stays_close(norm):
     assert (rough.double() - exact).abs().max() < 3 * 2**-8 * exact.abs().max()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("norm", "formula"), [(LayerNorm, layer_norm), (RMSNorm, rms_norm)]
+)
+def test_the_formula_holds_in_half_precision_too(norm, formula, dtype):
+    """Squares of 400 are more than float16 can hold."""
+    module = randomize(norm(d_model=64)).to(dtype)
+    x = 400 * normal(3, 64, seed=9, grad=False).to(dtype)
+    out = formula(x, *module.parameters())
+    torch.testing.assert_close(out, module(x))
+    assert out.float().std() > 0.5
+
+
 def test_eps_is_where_it_belongs():
     """For tiny inputs eps inside the root and eps added to the deviation differ by far."""
     x = torch.tensor([[1e-4, -1e-4]]).double()
@@ -184,6 +197,6 @@ def test_folding_leaves_both_as_they_were():
 
 
 def test_widths_that_do_not_follow_each_other_are_named():
-    message = "a norm over 7 components does not precede a layer that reads 3"
+    message = "in_features=3 cannot work: it must be the 7 components of the norm"
     with pytest.raises(ValueError, match=message):
         fold(RMSNorm(d_model=7), nn.Linear(3, 7))

@@ -9,13 +9,15 @@ import pytest
 import torch
 import torch.distributed as dist
 from ladder import build, compare, normal, results
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from decoder_only.attention import attend_explicitly
+from decoder_only.encoders import Encoder, MaskedModel
 from decoder_only.engine.collectives import Group, launch
 from decoder_only.engine.memory import Allocations, held_bytes
 from decoder_only.lm_head import next_token_loss
+from decoder_only.multihead import MultiHeadAttention
 from decoder_only.parallelism import (
     DataParallel,
     FullySharded,
@@ -196,6 +198,46 @@ def held_by_all(name: str) -> bool:
 def test_a_model_that_does_not_divide_is_refused(shape, problem):
     with pytest.raises(ValueError, match=problem):
         launch(lambda group: TensorParallel(make(**shape), group), 2)
+
+
+@pytest.mark.parametrize("kind", [Encoder, MaskedModel])
+def test_models_that_look_both_ways_are_refused(kind):
+    model = kind(make(tied=False).config)
+    for part in (TensorParallel, lambda model, group: Stage(model, 0, 1)):
+        with pytest.raises(
+            ValueError, match=r"model=.* cannot work: it must be GPT it"
+        ):
+            launch(partial(part, model), 1)
+
+
+def test_full_sharding_refuses_dropout_where_it_computes_again():
+    for module in (make(dropout=0.1).blocks[0], nn.Sequential(nn.Dropout(0.5))):
+        with pytest.raises(
+            ValueError, match=r"dropout=0\.. cannot work: it must be 0, or"
+        ):
+            launch(partial(FullySharded, module), 1)
+
+
+def test_fully_sharded_blocks_refuse_dropout_and_leave_the_model_whole():
+    model = make(dropout=0.1)
+    with pytest.raises(ValueError, match=r"dropout=0\.1 cannot work"):
+        launch(partial(fully_shard, model), 1)
+    loss_of(model, *batch()).backward()
+
+
+def test_stages_drop_what_the_model_drops():
+    model = make(dropout=0.4, tied=False)
+    for part in model.blocks.modules():  # the embedding's alone is left
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+        elif isinstance(part, MultiHeadAttention):
+            part.dropout = 0.0
+    found = []
+    for whole in (model, Stage(model, 0, 1)):
+        torch.manual_seed(3)
+        found.append(whole(batch()[0]))
+    assert torch.equal(*found)
+    assert not torch.equal(found[0], model(batch()[0]))
 
 
 def test_a_length_that_does_not_divide_is_refused():
@@ -748,6 +790,20 @@ def test_a_ring_attends_as_one_device_does(n, balanced):
         compare("ring attention", found, [x[:, :, where] for x in truth])
         expected = {k: 2 * x for k, x in ring_bytes(2, 3, 16, 4, n).items() if x}
         assert sent == expected, "twice the bytes of float32"
+
+
+def test_a_ring_of_half_precision_is_as_exact_as_one_device():
+    parts = [normal(1, 2, 64, 8, seed=i, grad=False).bfloat16() for i in range(3)]
+    truth = attend_explicitly(*(x.double() for x in parts))
+
+    def run(group):
+        where = places(64, 4)[group.rank]
+        return ring_attention(*(x[:, :, where] for x in parts), group)
+
+    found = torch.cat(launch(run, 4), 2)
+    assert found.dtype == torch.bfloat16
+    error = (found.double() - truth).abs().max()
+    assert error <= 1.01 * (truth.bfloat16().double() - truth).abs().max()
 
 
 def test_a_balanced_ring_gives_every_device_the_same_work():

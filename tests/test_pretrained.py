@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ladder import SIZES, V, build, compare, random_ids, unchecked
 
 from decoder_only import GPT, GPTConfig, pretrained
+from decoder_only.encoders import Encoder
 from decoder_only.engine.checkpoint import create_run
 from decoder_only.engine.tokens import prepare
 from decoder_only.presets import PRESETS
@@ -506,6 +507,14 @@ def test_what_no_family_computes_is_refused_by_its_setting(kind, message, tmp_pa
     with pytest.raises(ValueError, match=message):
         build(**kind).save_pretrained(tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
+
+
+def test_models_that_look_both_ways_are_not_exported(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"model=.*Encoder.* cannot work: it must be GPT"
+    ):
+        export(Encoder(GPTConfig(**SIZES, head_dim=4)), None, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_export_does_not_write_over_files_unasked(tokenizer, tmp_path):

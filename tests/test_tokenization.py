@@ -363,6 +363,22 @@ def test_a_pattern_that_leaves_text_out_is_refused():
         BytePairTokenizer.train("ab", 258, pattern="(")
 
 
+def test_bulk_encoding_refuses_what_the_pattern_leaves_out():
+    tokenizer = BytePairTokenizer([], special_tokens=[END], pattern=r"[a-zé]+")
+    assert tokenizer.encode_batch([f"é{END}b", "ab"], "all")[1] == [97, 98]
+    wanted = (
+        "document 1='ab 12 cd' cannot work: it must be matched whole by the pattern"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        tokenizer.encode_batch(["ab", "ab 12 cd"])
+
+
+@pytest.mark.parametrize("pattern", [r"\b|.|\n", "[a-z]*", r"(?=\d)|(?s:.)", ""])
+def test_a_pattern_that_matches_nothing_is_refused(pattern):
+    with pytest.raises(ValueError, match="it must be one that never matches nothing"):
+        BytePairTokenizer([], pattern=pattern)
+
+
 def test_without_a_pattern_words_glue_together():
     glued = BytePairTokenizer.train(
         "a dog, a dog, a dog, a dog", 264, pattern=r"(?s).+"

@@ -85,13 +85,15 @@ def attention_weights(
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
-    scores = scale * torch.einsum("bhsk,bhtk->bhst", query, key)
+    # In float32 at least, as in the kernel: products overflow float16 before they are scaled.
+    exact = torch.promote_types(query.dtype, torch.float32)
+    scores = scale * torch.einsum("bhsk,bhtk->bhst", query.to(exact), key.to(exact))
     if mask is None:
         mask = attention_mask(*scores.shape[-2:], causal=causal, device=query.device)
     # A softmax over no visible key would be 0/0, backward too: let such a row see, then void it.
     blind = ~mask.any(dim=-1, keepdim=True)
     weights = scores.masked_fill(~(mask | blind), -math.inf).softmax(dim=-1)
-    return weights.masked_fill(blind, 0.0)
+    return weights.masked_fill(blind, 0.0).to(query.dtype)
 
 
 def attend_explicitly(

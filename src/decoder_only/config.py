@@ -36,7 +36,8 @@ class GPTConfig:
         head_dim: K; d_model / n_heads by default.
         d_mlp: F; 4 D by default, and 8 D / 3 for "swiglu", rounded up to a multiple of 8. These
             three are whole numbers once the object exists; those that were not given follow the
-            other sizes, in `dataclasses.replace` too.
+            other sizes, in `dataclasses.replace` too. One that is taken from there into another
+            config still follows: `d_mlp=int(other.d_mlp)` makes it a size of one's own.
         positions: "learned", "sinusoidal", "rotary" or "none".
         position_base: base of the sinusoidal and rotary frequencies.
         norm: "layer" or "rms".

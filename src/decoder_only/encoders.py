@@ -147,7 +147,8 @@ class Decoder(GPT):
     def __init__(
         self, config: GPTConfig, *, generator: torch.Generator | None = None
     ) -> None:
-        super().__init__(config)
+        with torch.random.fork_rng(devices=[]):  # `initialize` draws anew
+            super().__init__(config)
         self.blocks = nn.ModuleList(_reading(block) for block in self.blocks)
         self.initialize(generator)
 
@@ -290,10 +291,11 @@ class MaskedModel(Encoder):
         pad_id: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(config, pad_id=pad_id)
-        norm = deepcopy(self.blocks[0].mlp_norm)
-        self.positions = _Normalized(self.positions, norm)
-        self.head = MaskedHead(config, deepcopy(norm), self.head)
+        with torch.random.fork_rng(devices=[]):  # `initialize` draws anew
+            super().__init__(config, pad_id=pad_id)
+            norm = deepcopy(self.blocks[0].mlp_norm)
+            self.positions = _Normalized(self.positions, norm)
+            self.head = MaskedHead(config, deepcopy(norm), self.head)
         self.initialize(generator)
 
 

@@ -15,6 +15,7 @@ Chapter 12.
 
 import math
 from collections.abc import Collection, Sequence
+from copy import deepcopy
 from itertools import pairwise
 
 import torch
@@ -140,9 +141,10 @@ class LoRA(nn.Module):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """The map with the product added into its matrix, which costs nothing when it is used."""
-        self.linear.weight += self.scale * self.up @ self.down
-        return self.linear.requires_grad_(True)
+        """A new map with the product added into its matrix, which costs nothing when it is used."""
+        merged = deepcopy(self.linear).requires_grad_(True)
+        merged.weight += self.scale * self.up @ self.down
+        return merged
 
 
 def add_lora(
@@ -187,7 +189,10 @@ def add_lora(
 
 
 def merge_lora(model: nn.Module) -> None:
-    """Add every low-rank product into its matrix: the model has its old parts and names again."""
+    """Add every low-rank product into its matrix: the model has its old parts and names again.
+
+    All of it requires a gradient from then on, also what was frozen before `add_lora`.
+    """
     for parent in list(model.modules()):
         for name, part in list(parent.named_children()):
             if isinstance(part, LoRA):
@@ -287,8 +292,12 @@ class AnswerTree:
         Args:
             model: on the CPU.
             prompts: ids, one at least in each.
+
+        Raises:
+            ValueError: there are no prompts, or one is empty.
         """
-        longest = self.taken.shape[1]
+        longest, shortest = self.taken.shape[1], min(map(len, prompts), default=0)
+        require("shortest prompt", shortest, lambda n: n > 0, "a token or more")
         pairs = [(p, beginning) for p in prompts for beginning in self.beginnings]
         size = max(map(len, prompts)) + longest - 1
         ids = torch.zeros(len(pairs), size, dtype=torch.long)
@@ -371,9 +380,10 @@ def grpo_loss(
         rewards: r of them.
         beta: see `optimal_policy`.
         penalty: "loss" adds the estimate of KL(q || p) above, which is never negative, to the
-            loss, as GRPO does. "reward" takes beta log(q / p) off the reward instead: the
-            gradient is then that of E_q[r] - beta KL(q || p).
-        divide: by the standard deviation of the group's rewards.
+            loss, as GRPO does. "reward" takes beta log(q / p) off the reward instead: without
+            `divide`, the mean gradient over groups of n is then 1 - 1 / n of that of
+            E_q[r] - beta KL(q || p), since the baseline holds the answer's own reward.
+        divide: by the standard deviation of the group's rewards, which weights groups unevenly.
 
     Raises:
         ValueError: a setting that cannot work, or groups of one.
@@ -391,6 +401,6 @@ def grpo_loss(
     if divide:
         advantages = advantages / (rewards.std(dim=1, keepdim=True) + 1e-6)
     loss = -(advantages * log_probs).mean()
-    if penalty == "loss":
+    if penalty == "loss" and beta:  # 0 times an overflow would be NaN
         loss = loss + beta * (torch.exp(-gap) + gap - 1).mean()
     return loss

@@ -195,8 +195,11 @@ def attention_maps(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b l h 
     """The attention weights of every head."""
     maps = []
     for block, stream in zip(model.blocks, streams(model, ids), strict=False):
-        query, key, _ = block.attention.project(block.attention_norm(stream))
-        maps.append(attention_weights(query, key, scale=block.attention.scale))
+        attention = block.attention
+        read = block.attention_norm(stream) if block.pre_norm else stream
+        query, key, _ = attention.project(read)
+        mask = model._mask(attention.window, ids, None)
+        maps.append(attention_weights(query, key, mask=mask, scale=attention.scale))
     return torch.stack(maps, dim=1)
 
 
@@ -208,12 +211,14 @@ def without_head(model: GPT, *heads: tuple[int, int]) -> Iterator[None]:
     in particular is gone, what it does for all of them is not.
 
     Raises:
-        ValueError: the model has no such head.
+        ValueError: the model has no such head, or a batch of one, whose mean is itself.
     """
     _check_heads(model, *heads)
 
     def cut(at: slice, part: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
         gathered = args[0].clone()
+        wanted = "2 or more: a single sequence's mean is what the head does for it"
+        require("batch", len(gathered), lambda n: n > 1, wanted)
         gathered[..., at] = gathered[..., at].mean(0, keepdim=True)
         return (gathered,)
 
@@ -276,7 +281,7 @@ def rewired(
         change: gets the stream before the block (b, s, d) and returns what is read instead.
 
     Raises:
-        ValueError: the model has no such head.
+        ValueError: the model has no such head, or its keys and values are other heads' as well.
 
     Source: Wang et al. (2023); Goldowsky-Dill et al. (2023).
     """
@@ -284,8 +289,9 @@ def rewired(
     layer, h = head
     block = model.blocks[layer]
     attention, linear = block.attention, getattr(block.attention, part)
-    if part != "query":  # heads may share keys and values
-        h = h * attention.n_kv_heads // attention.n_heads
+    alone = part == "query" or attention.n_kv_heads == attention.n_heads
+    wanted = "'query': in this model heads share keys and values"
+    require("part", part, lambda _: alone, wanted)
     at = slice(h * attention.head_dim, (h + 1) * attention.head_dim)
     read: list[Tensor] = []
 
@@ -293,7 +299,8 @@ def rewired(
         read[:] = args[:1]
 
     def again(linear: nn.Linear, args: tuple[Tensor], out: Tensor) -> Tensor:
-        other = block.attention_norm(change(read[0]))
+        other = change(read[0])
+        other = block.attention_norm(other) if block.pre_norm else other
         out = out.clone()
         out[..., at] = nn.functional.linear(other, linear.weight, linear.bias)[..., at]
         return out
@@ -332,11 +339,15 @@ def fit_probe(
 
     Args:
         penalty: on the squared weights of standardized components, for each vector.
+
+    Raises:
+        ValueError: fewer than two vectors, which have no spread.
     """
+    require("vectors", len(x), lambda n: n >= 2, "2 or more")
     mean, std = x.mean(0), x.std(0) + 1e-6
-    scaled, targets = (x - mean) / std, nn.functional.one_hot(labels).float()
-    centre = targets.mean(0)
-    gram = scaled.T @ scaled + penalty * len(x) * torch.eye(x.shape[1])
+    scaled, targets = (x - mean) / std, nn.functional.one_hot(labels).to(x)
+    centre, gram = targets.mean(0), scaled.T @ scaled
+    gram.diagonal().add_(penalty * len(x))
     weight = torch.linalg.solve(gram, scaled.T @ (targets - centre)) / std[:, None]
     return Probe(weight, centre - mean @ weight)
 

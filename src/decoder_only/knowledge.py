@@ -447,6 +447,7 @@ def quantized(model: GPT, n_bits: int) -> GPT:
     rounded, most = copy.deepcopy(model), 2 ** (n_bits - 1) - 1
     for parameter in rounded.parameters():
         if parameter.ndim == 2:
-            scale = parameter.abs().amax(1, keepdim=True).clamp_min(1e-12) / most
-            parameter.copy_((parameter / scale).round() * scale)
+            exact = parameter.to(torch.promote_types(parameter.dtype, torch.float32))
+            scale = exact.abs().amax(1, keepdim=True).clamp_min(1e-12) / most
+            parameter.copy_((exact / scale).round() * scale)
     return rounded

@@ -17,6 +17,8 @@ import numpy as np
 from numpy import ndarray
 from scipy.optimize import least_squares
 
+from decoder_only.engine.checks import require
+
 __all__ = [
     "PUBLISHED",
     "JointLaw",
@@ -49,8 +51,8 @@ class JointLaw:
         self, parameters: int | float | ndarray, tokens: int | float | ndarray
     ) -> float | ndarray:
         """Nats per token of a model with so many parameters after so many tokens."""
-        by_size = self.parameter_factor * parameters**-self.parameter_exponent
-        by_data = self.token_factor * tokens**-self.token_exponent
+        by_size = self.parameter_factor * parameters ** -float(self.parameter_exponent)
+        by_data = self.token_factor * tokens ** -float(self.token_exponent)
         return self.floor + by_size + by_data
 
     def best_split(self, flops: int | float) -> tuple[float, float]:
@@ -61,7 +63,7 @@ class JointLaw:
 
         Source: Hoffmann et al. (2022), equation 4.
         """
-        _check_budget(flops)
+        require("flops", flops, lambda c: c > 0, "above 0")
         alpha, beta = self.parameter_exponent, self.token_exponent
         ratio = alpha * self.parameter_factor / (beta * self.token_factor)
         parameters = (ratio * (flops / 6) ** beta) ** (1 / (alpha + beta))
@@ -101,14 +103,9 @@ class KaplanLaw:
 
         Source: Kaplan et al. (2020), table 6.
         """
-        _check_budget(flops)
+        require("flops", flops, lambda c: c > 0, "above 0")
         parameters = 1.3e9 * (flops / (1e15 * 86_400)) ** 0.73
         return parameters, flops / (6 * parameters)
-
-
-def _check_budget(flops: int | float) -> None:
-    if not flops > 0:
-        raise ValueError(f"flops={flops!r} cannot work: it must be above 0")
 
 
 # Each for its own text and tokenizer: exponents may be compared, losses only roughly.
@@ -158,8 +155,7 @@ def fit(
         )
     if any(not ((values > 0) & np.isfinite(values)).all() for values in runs):
         raise ValueError("parameters, tokens and losses must all be finite and above 0")
-    if floor is not None and not floor > 0:
-        raise ValueError(f"floor={floor!r} cannot work: it must be above 0, or None")
+    require("floor", floor, lambda e: e is None or e > 0, "above 0, or None")
     log_n, log_m, log_loss = (np.log(values) for values in runs)
     log_floor = None if floor is None else math.log(floor)
 

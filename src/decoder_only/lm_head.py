@@ -69,11 +69,7 @@ class LMHead(nn.Module):
 
 
 def _logits(
-    x: Tensor,
-    weight: Tensor,
-    scale: float = 1.0,
-    soft_cap: float | None = None,
-    multiple: int | None = None,
+    x: Tensor, weight: Tensor, scale=1.0, soft_cap=None, multiple=None
 ) -> Tensor:
     # A GPU multiplies in tiles: 50,257 columns of logits take longer than 50,304. For a single
     # position the copy of the table would cost more than it saves.
@@ -184,19 +180,19 @@ class _SlicedLoss(torch.autograd.Function):
                 slope *= 1 - (logits / soft_cap).square()
             slope = slope.to(weight.dtype)
             to_x.append(slope @ weight)
-            to_weight += slope.T @ part
+            # Sums over thousands of positions may overflow float16; a power of two rounds nothing.
+            to_weight.add_(slope.T @ (part / 256), alpha=256)
         if to_x:
-            ctx.save_for_backward(
-                torch.cat(to_x).to(x.dtype), to_weight.to(weight.dtype)
-            )
+            ctx.save_for_backward(torch.cat(to_x).to(x.dtype), to_weight)
+            ctx.dtype = weight.dtype
         return loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):
         to_x, to_weight = ctx.saved_tensors
-        rest = (None,) * 6
-        return (gradient * to_x).to(to_x.dtype), gradient * to_weight, *rest
+        found = (gradient * to_x).to(to_x.dtype), (gradient * to_weight).to(ctx.dtype)
+        return *found, *(None,) * 6
 
 
 def _check_shapes(name: str, given: Tensor, targets: Tensor) -> None:
@@ -209,7 +205,7 @@ def _check_shapes(name: str, given: Tensor, targets: Tensor) -> None:
 
 def perplexity(nats_per_token: float) -> float:
     """exp of the loss: among how many equally likely tokens the model is, in effect, undecided."""
-    return math.exp(nats_per_token)
+    return math.inf if nats_per_token > 709 else math.exp(nats_per_token)
 
 
 def bits_per_byte(nats_per_token: float, bytes_per_token: float) -> float:

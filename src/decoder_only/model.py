@@ -77,12 +77,9 @@ class GPT(nn.Module):
             # Post-norm blocks end on a norm already.
             pre_norm = config.norm_position == "pre"
             self.final_norm = _norm(config) if pre_norm else nn.Identity()
-            self.head = LMHead(
-                **sizes,
-                tied=config.tied,
-                scale=1 / config.width_ratio,
-                soft_cap=config.soft_cap,
-            )
+            scale = 1 / config.width_ratio
+            settings = {"tied": config.tied, "soft_cap": config.soft_cap}
+            self.head = LMHead(**sizes, **settings, scale=scale)
         self.initialize(generator)
 
     def forward(

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from decoder_only.attention import attend, attention_mask
 from decoder_only.cache import KeyValueCache
-from decoder_only.embeddings import rotary
+from decoder_only.embeddings import rotary, rotations
+from decoder_only.engine.checks import require
 from decoder_only.normalization import RMSNorm
 
 __all__ = ["MultiHeadAttention"]
@@ -37,6 +38,9 @@ class MultiHeadAttention(nn.Module):
         dropout: probability of dropping an attention weight in training.
         bias: whether the projections have an offset.
 
+    Raises:
+        ValueError: for heads that do not divide the width, or share keys and values unevenly.
+
     Source: Vaswani et al. (2017), section 3.2.2; Shazeer (2019) and Ainslie et al. (2023) for
     shared keys and values; Dehghani et al. (2023) for normalized queries and keys.
     """
@@ -57,7 +61,11 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        wanted = f"a multiple of n_heads={n_heads}, or head_dim must be given"
+        require("d_model", d_model, lambda d: head_dim or d % n_heads == 0, wanted)
         n_kv_heads, head_dim = n_kv_heads or n_heads, head_dim or d_model // n_heads
+        shares = f"a divisor of n_heads={n_heads}"
+        require("n_kv_heads", n_kv_heads, lambda g: n_heads % g == 0, shares)
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
         self.window, self.rotary_base = window, rotary_base
         self.scale, self.dropout = scale, dropout
@@ -83,18 +91,22 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: the residual stream, normalized.
-            turns: see `project`.
+            turns: see `project`; with a cache, x follows what it holds.
             mask: which keys each query may see; by default all up to its own, in the window.
             cache: keys and values of the positions before the first of x; those of x join them.
             source: another sequence to gather from instead, all of it unless there is a mask; no
                 cache then, and no window.
         """
+        length, base = x.shape[1], self.rotary_base
+        if cache is not None and turns is None and base is not None:
+            settings = {"head_dim": self.head_dim, "base": base, "dtype": x.dtype}
+            turns = rotations(cache.position.new, **settings)
         query, key, value = self.project(x, turns, source)
         if cache is not None:
+            mask = cache.mask() if mask is None else mask
             key, value = cache.append(key, value)
-        elif mask is None and self.window is not None and self.window < x.shape[1]:
-            size = x.shape[1], x.shape[1]
-            mask = attention_mask(*size, window=self.window, device=x.device)
+        elif mask is None and source is None and length > (self.window or length):
+            mask = attention_mask(length, length, window=self.window, device=x.device)
         settings = {"scale": self.scale, "dropout": self.dropout * self.training}
         heads = attend(query, key, value, mask=mask, causal=source is None, **settings)
         return self.output(rearrange(heads, "b h s k -> b s (h k)"))

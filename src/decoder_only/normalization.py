@@ -4,13 +4,16 @@
     RMSNorm(x)   =  x            / sqrt(mean(x^2) + eps) * weight
 
 Mean and variance run over d alone, so positions and sequences do not mix. The variance is the
-population's (divided by D), and eps stands inside the root. Chapter 5.
+population's (divided by D), and eps stands inside the root. Squares are computed in float32 at
+least, since they overflow float16. Chapter 5.
 """
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from decoder_only.engine.checks import require
 
 __all__ = ["LayerNorm", "RMSNorm", "fold", "layer_norm", "rms_norm"]
 
@@ -23,17 +26,20 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Float[Tensor, "*b d"]:
     """The formula, term by term. `LayerNorm` computes the same by a fused kernel."""
-    centred = x - x.mean(dim=-1, keepdim=True)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    centred = wide - wide.mean(dim=-1, keepdim=True)
     variance = centred.square().mean(dim=-1, keepdim=True)
     normalized = centred * torch.rsqrt(variance + eps) * weight
-    return normalized if bias is None else normalized + bias
+    return (normalized if bias is None else normalized + bias).to(x.dtype)
 
 
 def rms_norm(
     x: Float[Tensor, "*b d"], weight: Float[Tensor, "d"], *, eps: float = 1e-5
 ) -> Float[Tensor, "*b d"]:
     """The formula, term by term. `RMSNorm` computes the same by a fused kernel."""
-    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    mean_square = wide.square().mean(dim=-1, keepdim=True)
+    return (wide * torch.rsqrt(mean_square + eps) * weight).to(x.dtype)
 
 
 class LayerNorm(nn.Module):
@@ -97,11 +103,8 @@ def fold(norm: LayerNorm | RMSNorm, linear: nn.Linear) -> nn.Linear:
 
     Source: notes N.
     """
-    if norm.weight.numel() != linear.in_features:
-        raise ValueError(
-            f"a norm over {norm.weight.numel()} components does not precede a layer that "
-            f"reads {linear.in_features}; the two must be equal"
-        )
+    wanted = f"the {norm.weight.numel()} components of the norm before it"
+    require("in_features", linear.in_features, norm.weight.numel().__eq__, wanted)
     shift = getattr(norm, "bias", None)
     bias = linear.bias
     if shift is not None:

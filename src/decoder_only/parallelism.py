@@ -248,6 +248,9 @@ class FullySharded(nn.Module):
         group: the devices, each of which computes its rows of the batch.
         keep: gather once a step, keep the weights until backward is through, recompute nothing.
 
+    Raises:
+        ValueError: for frozen parts, and without `keep` for dropout.
+
     Source: Rajbhandari et al. (2020); Zhao et al. (2023).
     """
 
@@ -258,6 +261,10 @@ class FullySharded(nn.Module):
         inner = [m for m in module.modules() if isinstance(m, FullySharded)]
         theirs = {id(p) for m in inner for p in m.parameters()}
         own = {n: p for n, p in module.named_parameters() if id(p) not in theirs}
+        chances = [getattr(m, n, 0) for m in module.modules() for n in ("p", "dropout")]
+        dropout = max((p for p in chances if isinstance(p, float)), default=0.0)
+        wanted = "0, or keep=True: what is computed again would draw another mask"
+        require("dropout", dropout, lambda p: keep or p == 0, wanted)
         frozen = [name for name, p in own.items() if not p.requires_grad]
         require("frozen", frozen, lambda x: not x, "[], since a share moves as one")
         self.shapes = {name: p.shape for name, p in own.items()}
@@ -486,6 +493,9 @@ class Share(nn.Module):
         until.register_hook(refill)
 
 
+_PLAIN = "GPT itself: other models see other positions, which is not divided here"
+
+
 class TensorParallel(nn.Module):
     """This device's share of a GPT, whose matrices are divided among the devices.
 
@@ -506,6 +516,7 @@ class TensorParallel(nn.Module):
     """
 
     def __init__(self, model: GPT, group: Group, *, sequence: bool = False) -> None:
+        require("model", type(model), lambda kind: kind is GPT, _PLAIN)
         config = model.config
         wanted = f"a multiple of the {group.size} devices"
         for name in ("n_heads", "n_kv_heads", "d_mlp", "vocab_size"):
@@ -708,7 +719,7 @@ def ring_attention(
     that is there to what they gathered before: the largest score, the sum of powers and the sum of
     values are all that it must remember. No device ever holds the whole sequence, backward either:
     there the pieces go round again, and their gradients with them. Tiles of scores that the mask
-    would empty are not computed.
+    would empty are not computed. Half precision is added up, and sent, in float32.
 
     Args:
         query, key, value: at this device's `places`.
@@ -722,7 +733,9 @@ def ring_attention(
         each.to(query.device).chunk(1 + balanced)
         for each in places(length, group.size, balanced=balanced)
     ]
-    return _RingAttention.apply(query, key, value, group, where)
+    exact = torch.promote_types(query.dtype, torch.float32)
+    parts = (each.to(exact) for each in (query, key, value))
+    return _RingAttention.apply(*parts, group, where).to(query.dtype)
 
 
 class _RingAttention(torch.autograd.Function):
@@ -890,6 +903,7 @@ class Stage(nn.Module):
     """
 
     def __init__(self, model: GPT, number: int, n_stages: int) -> None:
+        require("model", type(model), lambda kind: kind is GPT, _PLAIN)
         require("tied", model.config.tied, lambda tied: not tied, "False")
         wanted = f"a multiple of the {n_stages} stages"
         n_layers = model.config.n_layers
@@ -899,7 +913,7 @@ class Stage(nn.Module):
         parts = [*model.blocks[number * each : (number + 1) * each]]
         if number == 0:
             positions = [] if model.positions is None else [model.positions]
-            parts = [model.embedding, *positions, *parts]
+            parts = [model.embedding, *positions, model.dropout, *parts]
         if number == n_stages - 1:
             parts += [model.final_norm, model.head]
         self.d_model, self.parts = model.config.d_model, nn.Sequential(*parts)

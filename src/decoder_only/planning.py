@@ -47,10 +47,7 @@ def shape_for(
     Raises:
         ValueError: for fewer parameters than the smallest such model has, or for 1e15 or more.
     """
-    if not n_parameters < 1e15:
-        raise ValueError(
-            f"a model of {n_parameters:.3g} parameters cannot be planned; stay below 1e15"
-        )
+    require("parameters", n_parameters, lambda n: n < 1e15, "below 1e15")
 
     def config(d_model: int, n_layers: int) -> GPTConfig:
         return GPTConfig(

@@ -546,6 +546,8 @@ def export(
         ValueError: no family of `transformers` computes this model; the setting is named.
     """
     config, folder = model.config, Path(folder)
+    wanted = "GPT itself, whose positions see those before them"
+    require("model", type(model), lambda kind: kind is GPT, wanted)
     settings = _described(config)
     if is_run(folder) or (folder / "index.json").exists():
         raise FileExistsError(

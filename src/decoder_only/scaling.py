@@ -156,15 +156,10 @@ def activation_bytes(
 
     Source: Korthikanti et al. (2022), section 4, for the method.
     """
-    if number_format not in _BYTES:
-        raise ValueError(
-            f"number_format={number_format!r} is unknown; choose one of {', '.join(_BYTES)}"
-        )
-    if config.dropout or config.norm_position != "pre":
-        raise ValueError(
-            "activations are counted for pre-norm without dropout; got "
-            f"norm_position={config.norm_position!r}, dropout={config.dropout}"
-        )
+    wanted = f"one of {', '.join(_BYTES)}"
+    require("number_format", number_format, _BYTES.__contains__, wanted)
+    require("dropout", config.dropout, lambda p: p == 0, "0: masks are not counted")
+    require("norm_position", config.norm_position, "pre".__eq__, "'pre'")
     b, full = _BYTES[number_format], 4
     d, k, f = config.d_model, config.head_dim, config.d_mlp
     h, g = config.n_heads, config.n_kv_heads
@@ -365,8 +360,8 @@ def decoding_work(
 
 def _weight_bytes(config: GPTConfig, bytes_per_number: int) -> int:
     counted = count_parameters(config)
-    # Of the embedding a few rows are read, unless the head reads it.
-    unread = 0 if config.tied else counted["embedding"]
+    # Of both tables a few rows are read, but of the embedding all if the head reads it.
+    unread = counted["positions"] + (0 if config.tied else counted["embedding"])
     return (sum(counted.values()) - unread) * bytes_per_number
 
 

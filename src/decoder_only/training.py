@@ -314,7 +314,7 @@ def train_step(
 
     Args:
         model: a `GPT`, or what `distributed.wrap` made of it.
-        optimizers: see `build_optimizers`, or others of PyTorch's.
+        optimizers: see `build_optimizers`, or others whose step needs no closure.
         accumulation: cut the batch into this many micro-batches, whose gradients are summed.
         max_gradient_norm: shorten a longer gradient to this length (Pascanu et al., 2013).
         loss_function: `batch_loss`, or that compiled.

@@ -29,7 +29,7 @@ def require(name: str, value: Any, holds: Callable[[Any], bool], wanted: str) ->
     """
     try:
         fine = holds(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):
         fine = False
     if not fine:
         raise ValueError(f"{name}={value!r:.200} cannot work: it must be {wanted}")

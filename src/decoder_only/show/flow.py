@@ -41,8 +41,9 @@ def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
     logits = np.asarray(logits, dtype=float)
     require("words", len(words), lambda n: logits.shape == (n,), "one for each logit")
     require("came", came, lambda i: 0 <= i < len(words), "the index of a word")
-    powers = np.exp(logits)
-    p = powers / powers.sum()
+    nats = np.logaddexp.reduce(logits) - logits
+    with np.errstate(over="ignore"):
+        powers, p = np.exp(logits), np.exp(-nats)
     axes, top = plots.page(6.4, 0.5 * len(words) + 1.35), 0.5 * len(words) + 0.5
     places = {"word": 0.1, "logit $y$": 1.1, "$e^y$": 2.2, "softmax $p$": 3.2}
     for title, x in (places | {"surprise $-\\log p$": 5.0}).items():
@@ -61,9 +62,9 @@ def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
         if row == came:
             start = corner[0] + share + 0.06
             plots.arrow(axes, (start, height), (4.95, height), color=colour)
-            said = f"{_short(-np.log2(share), 2)} bits"
+            said = f"{_short(nats[row] / np.log(2), 2)} bits"
             axes.text(5.0, height, said, va="center_baseline", fontweight="bold")
-            axes.text(5.0, height - 0.3, f"({-np.log(share):.2f} nats)")
+            axes.text(5.0, height - 0.3, f"({nats[row]:.2f} nats)")
     y = top - 0.5 * len(words) - 0.05
     axes.plot((places["$e^y$"] - 0.1, 4.6), (y + 0.15, y + 0.15), color=plots.MIST)
     axes.text(places["$e^y$"], y - 0.12, _short(powers.sum(), 1), va="center_baseline")

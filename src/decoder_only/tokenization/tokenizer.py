@@ -271,11 +271,20 @@ class BytePairTokenizer:
         Raises:
             As `encode`, with the number of the document.
         """
-        return self._tiktoken.encode_batch(
-            list(_documents(texts)),
-            allowed_special=self._allowed(allowed_special),
+        documents, allowed = list(_documents(texts)), self._allowed(allowed_special)
+        found = self._tiktoken.encode_batch(
+            documents,
+            allowed_special=allowed,
             disallowed_special=(),  # to tiktoken, none may raise: those not allowed are text
         )
+        # What another pattern leaves out, tiktoken skips in silence.
+        if self.pattern != GPT2_PATTERN:
+            wanted = f"matched whole by the pattern {self.pattern!r:.60}"
+            for number, (text, ids) in enumerate(zip(documents, found, strict=True)):
+                size = sum(len(self._vocabulary[id]) for id in ids)
+                fits = size == len(text.encode())
+                require(f"document {number}", text, lambda _, fits=fits: fits, wanted)
+        return found
 
     def merge_steps(self, word: str) -> Iterator[list[int]]:
         """Watch one word being merged: its ids as bytes, after the first merge, and so on.
@@ -485,6 +494,8 @@ def _check_definition(
         regex.compile(pattern)
     except regex.error as error:
         raise ValueError(f"the pattern {pattern!r:.60} cannot work: {error}") from error
+    words = [match[0] for match in regex.finditer(pattern, "It's 2 lamps.\n")]
+    require("pattern", pattern, lambda _: all(words), "one that never matches nothing")
     if sorted(byte_order) != list(range(256)):
         raise ValueError("byte_order must hold each of the 256 bytes exactly once")
 
