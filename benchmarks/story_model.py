@@ -1,11 +1,12 @@
 """Trains the model that is stored as "full": the whole language of the stories, on one core.
 
-    python benchmarks/story_model.py --out runs/full      80 minutes of one core
+    python benchmarks/story_model.py --out runs/full           80 minutes of one core
+    decoder-only train --resume runs/full --steps 10000        100 more
     python tools/store_model.py runs/full full
 
-A training that was stopped goes on: `decoder-only train --resume runs/full`. Its vocabulary is
-learned from more stories than `decoder-only train` takes, so that rare names stay whole; all else
-is a recipe.
+The second command takes the rate to its peak again, until step 6,000, and down to nothing; it also
+goes on with a training that was stopped. The vocabulary is learned from more stories than
+`decoder-only train` takes, so that rare names stay whole; all else is a recipe.
 """
 
 import sys
