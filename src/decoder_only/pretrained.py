@@ -29,9 +29,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from decoder_only.config import GPTConfig
-from decoder_only.engine.checkpoint import is_run
 from decoder_only.engine.checks import require
-from decoder_only.engine.files import read_json, write_atomically
+from decoder_only.engine.files import LOCK, read_json, write_atomically
 from decoder_only.model import GPT
 from decoder_only.presets import PRESETS
 from decoder_only.tokenization import GPT2_BYTE_ORDER, GPT2_PATTERN, BytePairTokenizer
@@ -549,7 +548,8 @@ def export(
     wanted = "GPT itself, whose positions see those before them"
     require("model", type(model), lambda kind: kind is GPT, wanted)
     settings = _described(config)
-    if is_run(folder) or (folder / "index.json").exists():
+    others = (LOCK, "log.jsonl", "state-*", "weights.safetensors", "index.json")
+    if any(any(folder.glob(name)) for name in others):
         raise FileExistsError(
             f"{folder} holds a run, or prepared tokens, which this would destroy; name another"
         )

@@ -156,7 +156,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         return
     if not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; choose a folder for the run")
-    if is_run(folder):
+    if _is_run(folder):
         if not overwrite:
             raise FileExistsError(
                 f"{folder} already holds a run; choose another folder, or allow overwriting"
@@ -170,8 +170,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         )
 
 
-def is_run(folder: Path) -> bool:
-    """Whether `read_config` would read it."""
+def _is_run(folder: Path) -> bool:
     try:
         return bool(read_config(folder))
     except (OSError, ValueError):
