@@ -483,7 +483,7 @@ def test_a_plan_says_who_chose_size_and_tokens(words, split, capfd):
         (["--params", "7X"], "--params 7X is no number; write 1e9, 300M, 7B or 1.4T"),
         (["--tokens", "B"], "--tokens B is no number"),
         (["--flops", "inf"], "--flops inf is no number"),
-        (["--hours", "1e300"], "parameters=.* cannot work: it must be below 1e15"),
+        (["--hours", "1e300"], "parameters=inf cannot work: it must be below 1e15"),
         (["--hours", "0"], "hours=0.0 cannot work"),
         (["--count", "0"], "cannot work: it must be above 0"),
         (["--parallel", "pp=4"], "--parallel pp=4 is no layout; write dp=8,tp=4"),
