@@ -260,6 +260,9 @@ def test_whose_facts_a_story_tells():
                 friends += fact.whose == HAMLET.facts(hero)["friend"]
             if fact.which == "friend":
                 assert words == HAMLET.facts(fact.whose)["friend"]
+            if fact.which in ("pet", "pet.kind"):
+                name, kind = HAMLET.facts(fact.whose)["pet"].split(" the ")
+                assert words.endswith(name if fact.which == "pet" else kind)
     assert friends > 2
     with pytest.raises(ValueError, match="not a story of this language"):
         exact.facts_told(HAMLET, text[:-1])

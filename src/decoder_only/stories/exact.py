@@ -136,10 +136,13 @@ class Place:
 
     def _whose(self, path: Sequence[str]) -> tuple[str, str]:
         """A friend's food is a fact of the friend; what a pet says is one of who has the pet."""
-        word, (fact, *rest) = self.memory[path[0]], path[1:]
-        while rest and "friend" in word[fact] and rest[0] not in NAMING | AGREEING:
-            word, (fact, *rest) = word[fact], rest
-        return word["text"], fact
+        word, rest = self.memory[path[0]], [*path[1:]]
+        while len(rest) > 1 and "friend" in word[rest[0]] and rest[1] not in NAMING:
+            word = word[rest.pop(0)]
+        if rest[-1] == "a" and rest[0] == "pet":  # "a cat" is not yet the cat's name
+            rest[-1] = "kind"
+        forms = {*rest[1:]} & NAMING
+        return word["text"], ".".join(key for key in rest if key not in forms)
 
     def kind_of(self, choice: Choice | Draw) -> str:
         drawn = isinstance(choice, Draw)
@@ -269,7 +272,7 @@ def kinds(language: StoryLanguage, text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Told:
-    """A fact that a story tells: text[start:end] says which, as the food of Ivo."""
+    """A fact that a story tells in text[start:end], as "pet.sound" of Ivo."""
 
     whose: str
     which: str
