@@ -400,6 +400,29 @@ def test_a_config_that_is_none_is_named(saved, content):
         checkpoint.read_config(saved)
 
 
+def test_two_good_states_are_kept_after_a_damaged_one(saved, monkeypatch):
+    def states():
+        return [int(path.stem[6:]) for path in sorted(saved.glob("state-*"))]
+
+    for step in (100, 200, 300):
+        save_state(saved, {"model.x": torch.ones(2)}, step=step)
+    newest = saved / "state-00000300.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_tensors", unwritable)
+        with pytest.raises(OSError, match=r"the last good state is \S*00000200\."):
+            save_state(saved, {"model.x": torch.ones(2)}, step=210)
+    assert states() == [200, 300]
+    for step, kept in ((210, [200, 210]), (220, [210, 220])):
+        assert checkpoint.latest_state(saved).step == kept[0]
+        save_state(saved, {"model.x": torch.ones(2)}, step=step)
+        assert states() == kept
+
+
+def unwritable(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
 def test_damaged_weights_say_what_to_delete(saved):
     save_state(
         saved, {f"model.{n}": x for n, x in tiny(1).state_dict().items()}, step=5

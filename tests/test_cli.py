@@ -31,6 +31,7 @@ from decoder_only.cli import words as words_
 from decoder_only.cli.plan import plan as plan_command
 from decoder_only.cli.train import PROMPT
 from decoder_only.engine import checkpoint, log
+from decoder_only.engine.files import reading
 from decoder_only.engine.hardware import DEVICES
 from decoder_only.laws import PUBLISHED
 from decoder_only.model import GPT, GPTConfig
@@ -483,7 +484,7 @@ def test_a_plan_says_who_chose_size_and_tokens(words, split, capfd):
         (["--params", "7X"], "--params 7X is no number; write 1e9, 300M, 7B or 1.4T"),
         (["--tokens", "B"], "--tokens B is no number"),
         (["--flops", "inf"], "--flops inf is no number"),
-        (["--hours", "1e300"], "parameters=.* cannot work: it must be below 1e15"),
+        (["--hours", "1e300"], "parameters=inf cannot work: it must be below 1e15"),
         (["--hours", "0"], "hours=0.0 cannot work"),
         (["--count", "0"], "cannot work: it must be above 0"),
         (["--parallel", "pp=4"], "--parallel pp=4 is no layout; write dp=8,tp=4"),
@@ -619,6 +620,33 @@ def test_a_run_is_counted_and_says_how_it_went(text, tmp_path, capfd):
     assert "Loss" not in rows
 
 
+def test_a_loss_that_was_no_number_is_told_as_that(capfd):
+    assert run("train", *FEW, "--quiet", "--out", "r") == 0
+    *steps, last = log.read_log("r")
+    last |= {"validation_loss": None, "bits_per_byte": None}
+    Path("r/log.jsonl").write_text(
+        "".join(f"{json.dumps(x)}\n" for x in [*steps, last])
+    )
+    capfd.readouterr()
+    loss = told(capfd, "info", "r")["Loss"]
+    assert loss[0] == "nan nats per token held out, nan bits per byte"
+
+
+@pytest.mark.parametrize("name", ["r", "run", ".", "somewhere/r"])
+def test_what_fails_on_a_file_is_one_line_whatever_its_name(name):
+    """And once said so, is not said again."""
+    with (
+        pytest.raises(
+            ValueError, match="is damaged, or from another version: "
+        ) as told,
+        reading(Path(name)),
+    ):
+        raise TypeError("'NoneType' - 'float' of a run")
+    with pytest.raises(ValueError, match="version") as again, reading(Path(name)):
+        raise told.value
+    assert str(again.value) == str(told.value)
+
+
 def test_a_model_without_a_training_is_counted(tmp_path, capfd):
     config = GPTConfig(
         vocab_size=257,
@@ -704,6 +732,9 @@ def test_another_run_is_not_overwritten_unless_asked(text, capfd):
             ["--text", "fox.txt", "--vocab-size=257", "--context-length=9999"],
             "at most",
         ),
+        (["--stories", "0"], "stories=0 cannot work: it must be above 0"),
+        (["--samples", "-1"], "samples=-1 cannot work: it must be 0 or more"),
+        (["--resume", "fox", "--stories", "0"], "nothing of what it is"),
     ],
 )
 def test_what_cannot_work_is_refused_before_a_folder_is_made(
@@ -1033,6 +1064,42 @@ def test_an_exported_run_is_sampled_and_counted_like_the_run(trained, capfd):
     assert "is not empty" in refused(
         capfd, "export", "--run", trained, "--out", "our model"
     )
+
+
+def test_an_exported_run_on_stories_begins_them_as_the_run_does(capfd):
+    assert run("train", *FEW, "--quiet", "--out", "run") == 0
+    capfd.readouterr()
+    assert run("export", "--run", "run", "--out", "x") == 0
+    [suggestion] = suggested(capfd.readouterr().out)
+    how = ["--seed=3", "--count=2", "--max-new-tokens=9", "--raw"]
+    for prompt, commands in {
+        "--temperature=1": (suggestion, ["sample", "--run", "x"]),
+        "--prompt=Once there was": (suggestion,),
+    }.items():
+        assert run("sample", "--run", "run", *how, prompt) == 0
+        written = capfd.readouterr().out
+        for words in commands:
+            assert run(*words, *how, prompt) == 0
+            assert capfd.readouterr().out == written
+
+
+def test_a_run_is_never_the_folder_of_its_export(trained, capfd):
+    words = ["export", "--run", trained, "--out", trained, "--overwrite"]
+    assert "holds a run, or prepared tokens" in refused(capfd, *words)
+    assert checkpoint.load(trained).step == 3
+
+
+def test_a_finished_run_without_its_log_says_what_is_not_known(text, capfd):
+    assert run("train", "--text", text, *NINE, "--out", "run") == 0
+    whole = Path("run/log.jsonl").read_text().splitlines(keepends=True)
+    for lines in ([], whole[:-1], whole):
+        Path("run/log.jsonl").write_text("".join(lines))
+        capfd.readouterr()
+        assert run("train", "--resume", "run", "--quiet", "--samples=0") == 0
+        said = capfd.readouterr().out
+        assert ("Its loss is not known" in said) == (lines != whole)
+        assert ("validation loss" in said) == (lines == whole)
+        assert "The run is in run" in said
 
 
 def test_a_text_is_streamed_as_it_is_written(trained, capfd):

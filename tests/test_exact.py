@@ -244,6 +244,30 @@ def test_every_fact_of_a_hero_is_a_fact_only_once(seed):
     assert not {hero} & {*found.get("fact", [])}
 
 
+def test_whose_facts_a_story_tells():
+    friends = 0
+    for text in islice(HAMLET.stories(seed=4), 40):
+        told = exact.facts_told(HAMLET, text)
+        said = [kind == "fact" for kind in exact.kinds(HAMLET, text)]
+        assert sum(fact.end - fact.start for fact in told) == sum(said)
+        assert all(all(said[fact.start : fact.end]) for fact in told)
+        hero = exact.hidden_state(HAMLET, text)[-1]["hero"]
+        for fact in told:
+            words = text[fact.start : fact.end]
+            if fact.which == "food":  # that of the hero's friend is the friend's
+                food = HAMLET.facts(fact.whose)["favourite food"]
+                assert words.lower().endswith(food)  # "a pot of leek stew", too
+                friends += fact.whose == HAMLET.facts(hero)["friend"]
+            if fact.which == "friend":
+                assert words == HAMLET.facts(fact.whose)["friend"]
+            if fact.which in ("pet", "pet.kind"):
+                name, kind = HAMLET.facts(fact.whose)["pet"].split(" the ")
+                assert words.endswith(name if fact.which == "pet" else kind)
+    assert friends > 2
+    with pytest.raises(ValueError, match="not a story of this language"):
+        exact.facts_told(HAMLET, text[:-1])
+
+
 def test_the_hidden_state_tells_who_holds_what_and_where():
     seen = 0
     for text in islice(HAMLET.stories(seed=3), 400):

@@ -63,6 +63,15 @@ def rows_of_logits(draw):
 # ---------------------------------------------------------------------------------------- filters
 
 
+@pytest.mark.parametrize("temperature", [1e-30, 1e-40, 5e-324])
+def test_a_temperature_of_next_to_nothing_takes_the_likeliest(temperature):
+    logits = torch.tensor(
+        [[3.0, 70.0, -math.inf, 69.99], [0.0, -1e-6, -9e4, -math.inf]]
+    )
+    found = apply_temperature(logits, temperature).softmax(dim=-1)
+    assert found.tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
+
+
 @given(rows_of_logits(), st.floats(0.1, 10))
 def test_temperature_raises_probabilities_to_a_power(logits, temperature):
     expected = logits.double().softmax(dim=-1) ** (1 / temperature)
@@ -225,6 +234,26 @@ def test_ids_beyond_the_tokenizer_never_come_out():
             n_allowed=5,
         )
         assert rows.max() < 5
+
+
+@pytest.mark.parametrize("temperature", [0, 1.0])
+@pytest.mark.parametrize("n_allowed", [None, 7])
+def test_a_restriction_leaves_each_row_that_goes_on_a_token(temperature, n_allowed):
+    def only(*tokens):
+        return torch.tensor([[i in of_row for i in range(V)] for of_row in tokens])
+
+    how = {"max_new_tokens": 2, "temperature": temperature, "stop_id": 5}
+    how |= {"n_allowed": n_allowed}
+    rows = torch.tensor([[1], [2]])
+    none = only({3}, set()) if n_allowed is None else only({3}, {7, 8})
+    with pytest.raises(ValueError, match=r"restrict=.* leaves each row a token"):
+        generate(tiny(), rows, restrict=lambda ids: none, **how)
+
+    def finished_ones_are_free(ids):
+        return only({3}, {5}) if ids.shape[1] == 1 else only({4}, set())
+
+    found = generate(tiny(), rows, restrict=finished_ones_are_free, **how)
+    assert found.tolist() == [[1, 3, 4], [2, 5, 5]]
 
 
 def test_tokens_can_be_restricted():
@@ -573,6 +602,21 @@ def test_each_text_has_its_own_budget(tokenizer):
     assert len({len(row) for row in ids}) > 1
 
 
+def test_what_comes_behind_the_prompt_is_not_searched_for_its_spelling(tokenizer):
+    spelling = generation._Spelling("the", tokenizer, 300, True)
+    row, looks = tokenizer.encode("the cat sat on the log. " * 9), []
+
+    class Counted:
+        def decode_bytes(self, ids):
+            looks.append(len(ids))
+            return tokenizer.decode_bytes(ids)
+
+    spelling.tokenizer = Counted()
+    n = spelling.n_tokens(row)
+    assert tokenizer.decode(row[:n]).startswith("the")
+    assert looks == list(range(n + 1))
+
+
 def test_a_character_of_several_tokens_comes_in_one_piece(tokenizer):
     text = "the cat sat on the log. 😀é the"
     end = tokenizer.special_tokens["<|endoftext|>"]
@@ -620,6 +664,21 @@ for prompt in ([[1, 2, 3]], [[4, 5, 6, 7, 8]]):  # neither the text nor its leng
     assert torch.equal(*found)
     assert counter.frame_count == 1, counter.frame_count
 """
+
+
+def test_what_cannot_be_compiled_is_written_all_the_same(monkeypatch):
+    def broken(function, **settings):
+        def fail(*given, **named):
+            raise RuntimeError("no triton")
+
+        return fail
+
+    monkeypatch.setattr(torch, "compile", broken)
+    settings = {"max_new_tokens": 5, "temperature": 0}
+    model, ids = tiny(positions="rotary"), torch.tensor([[1, 2, 3]])
+    with pytest.warns(UserWarning, match="without torch.compile, .* no triton$"):
+        found = model.generate(ids, compile=True, **settings)
+    assert torch.equal(found, model.generate(ids, **settings))
 
 
 def test_two_hundred_tokens_are_generated_by_one_compiled_graph():

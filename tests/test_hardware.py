@@ -179,6 +179,28 @@ def test_what_cannot_be_compiled_runs_as_it_is_and_says_why(monkeypatch):
     assert double(4) == 8  # without another warning
 
 
+def test_what_can_no_longer_be_compiled_runs_as_it_is_too(monkeypatch):
+    """As the first evaluation of a training, whose graph is another."""
+
+    def brittle(function, **settings):
+        def call(x):
+            if x > 3:
+                raise RuntimeError("out of resource: shared memory")
+            return function(x) + 1
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", brittle)
+    inverse = compiled(lambda x: 1 / x)
+    assert inverse(1) == 2
+    with pytest.raises(ZeroDivisionError):  # the function's own, after which
+        inverse(0)
+    assert inverse(1) == 2  # it stays compiled
+    with pytest.warns(UserWarning, match="it failed: out of resource: shared memory$"):
+        assert inverse(4) == 0.25
+    assert inverse(1) == 1
+
+
 def test_a_mistake_of_the_function_is_not_blamed_on_the_compiler():
     def wrong(x):
         raise KeyError("its own")

@@ -1,6 +1,7 @@
 """Published weights: names and layouts, both directions."""
 
 import contextlib
+import io
 import json
 import sys
 from dataclasses import replace
@@ -17,6 +18,8 @@ from ladder import SIZES, V, build, compare, random_ids, unchecked
 
 from decoder_only import GPT, GPTConfig, pretrained
 from decoder_only.encoders import Encoder
+from decoder_only.engine.checkpoint import create_run
+from decoder_only.engine.tokens import prepare
 from decoder_only.presets import PRESETS
 from decoder_only.pretrained import (
     PUBLISHED,
@@ -528,6 +531,19 @@ def test_export_does_not_write_over_files_unasked(tokenizer, tmp_path):
     small = build(**GPT2)
     with pytest.raises(ValueError, match=r"vocab_size=400 .* at most the model's 19"):
         export(small, tokenizer, tmp_path / "small")
+
+
+@pytest.mark.parametrize("kind", ["run", "prepared text"])
+def test_export_never_destroys_a_run_or_prepared_text(kind, tokenizer, tmp_path):
+    model, folder = with_room(GPT2, tokenizer), tmp_path / "d"
+    if kind == "run":
+        create_run(folder, model_config=model.config, tokenizer=tokenizer)
+    else:
+        prepare(io.StringIO("a text " * 9), folder, tokenizer=tokenizer)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(FileExistsError, match="d holds a run, or prepared tokens"):
+        export(model, tokenizer, folder, overwrite=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_folder_that_was_not_finished_is_no_model(tokenizer, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from decoder_only import recipes
 from decoder_only.engine import checkpoint
 from decoder_only.recipes import RECIPES, begin, build, chosen, gather, stored
 from decoder_only.stories import StoryLanguage
+from decoder_only.training import TrainConfig
 
 STORY = "\n".join(islice(StoryLanguage.hamlet().stories(), 9))
 TINY = {"context_length": 16, "d_model": 16, "n_layers": 1, "n_heads": 2}
@@ -72,6 +73,12 @@ def test_a_model_may_have_more_rows_than_its_tokens_and_not_fewer(text):
         ValueError, match="vocab_size=299 cannot work: it must be 300 or more"
     ):
         build(narrow, material)
+
+
+@pytest.mark.parametrize(("steps", "wanted"), [(100, 10), (1000, 50)])
+def test_the_usual_warm_up_can_be_asked_for(steps, wanted):
+    recipe = chosen("stories-gpu", training={"steps": steps, "warmup_steps": None})
+    assert TrainConfig(**recipe.training).warmup_steps == wanted
 
 
 def test_a_shorter_run_warms_up_for_less_long():
@@ -175,6 +182,9 @@ def test_a_changed_config_is_refused_before_its_text_is_opened(text):
         ({"name": "shakespeare-cpu"}, "add --text FILE"),
         ({"name": "stories-cpu", "text": "a"}, "leave out --text"),
         ({"text": "a", "language": "full"}, "are for stories, without --text"),
+        ({"text": "a", "n_stories": 0}, "are for stories, without --text"),
+        ({"n_stories": 0}, "stories=0 cannot work: it must be above 0"),
+        ({"n_stories": -5}, "stories=-5 cannot work: it must be above 0"),
     ],
     ids=str,
 )

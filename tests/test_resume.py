@@ -540,9 +540,7 @@ def test_a_training_goes_on_in_another_number_format(tmp_path, monkeypatch):
 def test_two_processes_do_not_train_in_one_folder(tmp_path, whole):
     run = begin(tmp_path / "run")
     with locked(run):
-        with pytest.raises(
-            OSError, match=r"another process is training in .*run; stop"
-        ):
+        with pytest.raises(OSError, match=r"another process is at work in .*run; stop"):
             go(run)
         assert read_log(run) == []
     go(run)
@@ -555,7 +553,7 @@ def test_a_run_that_trains_is_not_replaced(tmp_path, whole):
     with pytest.raises(Stop):
         go(run, stop_after(tiny(), 7))
     before = {path.name: path.read_bytes() for path in run.iterdir()}
-    with locked(run), pytest.raises(OSError, match="another process is training in"):
+    with locked(run), pytest.raises(OSError, match="another process is at work in"):
         checkpoint.create_run(
             run,
             model_config=GPTConfig(**SHAPE),
@@ -572,7 +570,7 @@ def test_the_lock_is_kept_from_the_beginning_to_the_end(tmp_path, whole):
     config = TrainConfig(**SETTINGS)
     with checkpoint.new_run(tmp_path / "run", **settings) as run:
         for _ in range(2):  # before the training, and after it
-            with pytest.raises(OSError, match="another process is training in"):
+            with pytest.raises(OSError, match="another process is at work in"):
                 checkpoint.create_run(run, **settings, overwrite=True)
             train(tiny(), TEXT, HELD_OUT, config, run=run)
     assert_same_end(run.folder, whole)

@@ -166,7 +166,7 @@ def test_the_docstring_tells_what_a_size_holds(size):
 
 @pytest.mark.parametrize("size", ["hamlet", "village"])
 def test_a_named_size_is_read_as_it_is_written(size):
-    language = getattr(StoryLanguage, size)(seed=3)
+    language = StoryLanguage.named(size, seed=3)
     rng, times = Random(1), {}
     for _ in range(300):
         story = language.sample(rng)

@@ -414,7 +414,7 @@ def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
     before, replace = open_tokens(folder).train.fingerprint, os.replace
 
     def refuse(source, target):
-        if Path(target) == folder and Path(source).name.endswith(".unfinished"):
+        if Path(target) == folder and ".d.unfinished" in Path(source).parts:
             raise OSError(13, "Permission denied")
         replace(source, target)
 
@@ -422,6 +422,55 @@ def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
     with pytest.raises(OSError, match="Permission denied"):
         prepare(io.StringIO("abcd"), folder, tokenizer=BYTES, overwrite=True)
     assert open_tokens(folder).train.fingerprint == before
+
+
+def at_its_end(monkeypatch, do):
+    """Let a `prepare` do something more just before it is done."""
+    save = BytePairTokenizer.save
+
+    def and_do(self, path):
+        monkeypatch.setattr(BytePairTokenizer, "save", save)
+        do()
+        save(self, path)
+
+    monkeypatch.setattr(BytePairTokenizer, "save", and_do)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_of_two_at_once_one_is_refused_and_the_other_whole(
+    tmp_path, monkeypatch, overwrite
+):
+    folder = tmp_path / "d"
+    if overwrite:
+        prepare(io.StringIO("old " * 9), folder, tokenizer=BYTES)
+
+    def second():
+        with pytest.raises(
+            OSError, match=r"another process is at work in .*\.d\.unfin"
+        ):
+            prepare(io.StringIO("b " * 9), folder, tokenizer=BYTES, overwrite=overwrite)
+
+    at_its_end(monkeypatch, second)
+    found = prepare(io.StringIO(SAMPLE), folder, tokenizer=BYTES, overwrite=overwrite)
+    assert_same(found.train, text_corpus(split_text(SAMPLE)[0], BYTES))
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+def test_one_that_waited_does_not_overwrite_what_came_meanwhile(tmp_path, monkeypatch):
+    """The folder is looked at again once it is this process's alone."""
+    folder, check, seen = tmp_path / "d", tokens._check_free, []
+
+    def then_another(*given):
+        check(*given)
+        seen.append(1)
+        if len(seen) == 1:
+            prepare(io.StringIO(SAMPLE), folder, tokenizer=BYTES)
+
+    monkeypatch.setattr(tokens, "_check_free", then_another)
+    with pytest.raises(FileExistsError, match=r"^\S*d already holds prepared data"):
+        prepare(io.StringIO("other " * 9), folder, tokenizer=BYTES)
+    found = open_tokens(folder).train
+    assert_same(found, text_corpus(split_text(SAMPLE)[0], BYTES))
 
 
 def test_a_source_that_breaks_leaves_nothing(tmp_path):

@@ -264,6 +264,17 @@ def test_evaluation_switches_dropout_off_and_leaves_the_mode(training):
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_an_evaluation_that_fails_leaves_the_mode(training):
+    def fail(*_):
+        raise IndexError("an id beyond the vocabulary")
+
+    model = tiny().train(training)
+    with pytest.raises(IndexError, match="beyond"):
+        evaluate(model, HELD_OUT, loss_function=fail)
+    assert model.training is training
+
+
 # ------------------------------------------------------------------------------------ the whole run
 
 
@@ -356,6 +367,20 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path, optimizer):
     records = log.read_log(run)
     assert [r["step"] for r in records if r.get("skipped")] == [3, 7]
     assert records[2]["loss"] is None
+
+
+@pytest.mark.parametrize("name", ["AdamW", "SGD", "NAdam", "RMSprop"])
+def test_an_optimizer_that_is_not_fused_takes_and_skips_steps_too(name):
+    model = tiny()
+    optimizer = getattr(torch.optim, name)(model.parameters(), lr=1e-2)
+    first = train_step(model, [optimizer], *a_batch())
+    assert not first.skipped
+    before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    assert not torch.equal(before[0]["embedding.weight"], tiny().embedding.weight)
+    spoil(model, {1}, math.inf)
+    assert train_step(model, [optimizer], *a_batch()).skipped
+    after = (model.state_dict(), optimizer.state_dict())
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
 def test_an_infinite_gradient_of_a_finite_loss_is_skipped_too():

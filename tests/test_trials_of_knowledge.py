@@ -1,6 +1,7 @@
 """The trial of chapter 15: every arm at its own rate, and what it knows within what there is."""
 
 import json
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from trials import check_rates
 from decoder_only import GPTConfig, stored
 from decoder_only.knowledge import Biographies
 from decoder_only.scaling import count_parameters
-from decoder_only.stored import load_runs
+from decoder_only.stored import load_model, load_runs
+from decoder_only.stories import StoryLanguage
+from decoder_only.stories.exact import facts_told
 
 
 def arms():
@@ -140,3 +143,19 @@ def test_who_reads_the_same_more_often_knows_it_better_and_others_worse():
         assert (np.diff(some["unique_tokens"]) < 0).all()
         assert (np.diff(some["loss"][2:]) > 0).all()
         assert (some["loss"] > some["own_loss"])[3:].all()
+
+
+@pytest.mark.parametrize("model", ["hamlet", "full"])
+def test_the_facts_are_those_of_the_stories_and_of_the_model_that_is_stored(model):
+    runs = load_runs("facts_of_stories")
+    own = runs[runs["model"] == model]
+    assert {*own["step"]} == {load_model(model).step}
+    assert ((own["wrong"] > -1e-6) & (own["wrong"] <= 1)).all()
+    assert (own["told"] <= own["of_person"]).all()
+    language = StoryLanguage.named(model)
+    people = {*language.characters}
+    which = {"friend", "pet", "pet.kind", "food", "toy", "haunt"}
+    which |= {"home", "street", "fear", "hobby", "habit"}
+    for i, text in enumerate(islice(language.stories(split="validation", seed=2), 240)):
+        told = [x for x in facts_told(language, text) if x.whose in people]
+        assert sum(x.which in which for x in told) == (own["story"] == i).sum()

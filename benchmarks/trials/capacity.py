@@ -10,7 +10,7 @@ in float32 and after rounding to 8, 6 and 4 bits a weight.
 
 `hundred`: widths 16 and 24 at 100 exposures, each at its own rate: three rates, and more until the
 best is not an end, and two more seeds; width 16 with AdamW too, the optimizer of the published
-runs. `larger`: widths 32 to 88, each at its own rate; 88 has not been run. `thousand`: 1,000
+runs. `larger`: widths 32 to 88, each at its own rate. `thousand`: 1,000
 exposures, widths 16, 24 and 32, each at its own rate, and two more seeds of the first two; the
 table has no 32, and no more seeds of 24. `adamw`: the optimizer of the published runs; the table
 has width 16 at 1,000 exposures.

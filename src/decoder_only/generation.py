@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from decoder_only.engine import hardware
 from decoder_only.engine.checks import require
 from decoder_only.tokenization import BytePairTokenizer, pretokenize
 
@@ -43,13 +44,13 @@ def apply_temperature(
     """Divide the logits, so that softmax gives probabilities to the power 1 / temperature.
 
     Args:
-        temperature: above 0.
+        temperature: above 0; at 1e-30 and below it is 1e-30, so that nothing overflows.
 
     Source: Ackley, Hinton & Sejnowski (1985).
     """
     wanted = "a finite number above 0; generate() takes 0 as argmax"
     require("temperature", temperature, lambda t: _is_number(t) and t > 0, wanted)
-    return logits / temperature
+    return logits / max(temperature, 1e-30)
 
 
 def keep_top_k(logits: Float[Tensor, "b v"], k: int) -> Float[Tensor, "b v"]:
@@ -125,9 +126,11 @@ def generate(
         n_allowed: only ids below it may come out, for a model whose vocabulary is larger than its
             tokenizer's.
         restrict: called with the rows so far, says which tokens may follow each, True for those;
-            None leaves all. Shorter prompts of a list stand at the ends of their rows.
-        compile: run the step from one token to the next through torch.compile; one graph serves a
-            batch size and a length, rounded up to 256. None where the model is on a GPU.
+            None leaves all. One that goes on needs one at least. Shorter prompts of a list stand
+            at the ends of their rows.
+        compile: run the step from one token to the next through torch.compile, or as it is where
+            that fails; one graph serves a batch size and a length, rounded up to 256. None where
+            the model is on a GPU.
 
     Returns:
         Shape (b, s + n): the rows and their continuations. Of a list, a list of such rows.
@@ -172,7 +175,7 @@ def _columns(
     config, was_training, new = model.config, model.training, ids
     finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     compile = ids.is_cuda if compile is None else compile
-    step = torch.compile(model, dynamic=False) if compile else model
+    step = hardware.compiled(model) if compile else model
     room = ids.shape[1] + most
     room = -(-room // 256) * 256 if compile else room
     if None in config.windows or config.positions not in ("rotary", "none"):
@@ -193,7 +196,11 @@ def _columns(
             if n_allowed is not None:
                 logits[:, n_allowed:] = -math.inf
             if restrict is not None and (allowed := restrict(ids)) is not None:
-                logits = logits.masked_fill(~allowed.to(logits.device), -math.inf)
+                allowed = allowed.to(logits.device) | finished[:, None]
+                some = "a function that leaves each row a token"
+                can = allowed[:, :n_allowed].any(dim=-1).all()
+                require("restrict", restrict, lambda _, can=can: can, some)
+                logits = logits.masked_fill(~allowed, -math.inf)
             chosen = choose(logits).to(ids)
             if stop_id is not None:
                 chosen = chosen.masked_fill(finished, stop_id)
@@ -412,10 +419,9 @@ class _Spelling:
 
     def n_tokens(self, row: list[int]) -> int:
         """How many of a row's tokens spell the word."""
-        n_bytes = [
-            len(self.tokenizer.decode_bytes(row[:n])) for n in range(len(row) + 1)
-        ]
-        return next(n for n, size in enumerate(n_bytes) if size >= len(self.word))
+        spelled = self.tokenizer.decode_bytes
+        least = len(self.word)
+        return next(n for n in range(len(row) + 1) if len(spelled(row[:n])) >= least)
 
     def _allowed(self, rest: bytes) -> Bool[Tensor, "v"]:
         if rest not in self.known:

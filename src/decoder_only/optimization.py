@@ -196,7 +196,7 @@ class Muon(torch.optim.Optimizer):
                     )
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:
+    def step(self) -> None:
         """Move every matrix once, along its gradient's mean."""
         for group in self.param_groups:
             moving = [p for p in group["params"] if p.grad is not None]

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from decoder_only.config import GPTConfig
 from decoder_only.engine.checks import require
-from decoder_only.engine.files import read_json, write_atomically
+from decoder_only.engine.files import LOCK, read_json, write_atomically
 from decoder_only.model import GPT
 from decoder_only.presets import PRESETS
 from decoder_only.tokenization import GPT2_BYTE_ORDER, GPT2_PATTERN, BytePairTokenizer
@@ -540,13 +540,19 @@ def export(
         overwrite: whether it may hold files already, of which those named alike are replaced.
 
     Raises:
-        FileExistsError: the folder is not empty.
+        FileExistsError: the folder is not empty; or it holds a run or what `prepare` made, which
+            nothing overwrites.
         ValueError: no family of `transformers` computes this model; the setting is named.
     """
     config, folder = model.config, Path(folder)
     wanted = "GPT itself, whose positions see those before them"
     require("model", type(model), lambda kind: kind is GPT, wanted)
     settings = _described(config)
+    others = (LOCK, "log.jsonl", "state-*", "weights.safetensors", "index.json")
+    if any(any(folder.glob(name)) for name in others):
+        raise FileExistsError(
+            f"{folder} holds a run, or prepared tokens, which this would destroy; name another"
+        )
     if not overwrite and folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; name another, or overwrite it")
     state = dict(model.state_dict())

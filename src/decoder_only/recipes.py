@@ -155,17 +155,20 @@ def chosen(
             f"recipe {name!r} is for another kind of data; {advice}, or choose another"
         )
     if kind == "text":
-        if language or n_stories:
+        if (language, n_stories) != (None, None):
             raise ValueError("--language and --stories are for stories, without --text")
         data = {"file": str(text)}
     else:
-        n_train = n_stories or recipe.data["n_train"]
+        n_train = recipe.data["n_train"] if n_stories is None else n_stories
+        require("stories", n_train, lambda n: n > 0, "above 0")
         n_validation = min(recipe.data["n_validation"], n_train)
         data = {"language": language or recipe.data["language"]}
         data |= {"n_train": n_train, "n_validation": n_validation}
     settings = {**recipe.training, **(training or {})}
     # A shorter run warms up for less long.
-    warmup = {"warmup_steps": min(settings["warmup_steps"], settings["steps"] // 10)}
+    warmup = {
+        "warmup_steps": min(recipe.training["warmup_steps"], settings["steps"] // 10)
+    }
     return Recipe(
         data=recipe.data | data,
         model={**recipe.model, **(model or {})},

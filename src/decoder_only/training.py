@@ -37,7 +37,12 @@ from decoder_only.engine.monitor import (
 )
 from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
 from decoder_only.model import GPT
-from decoder_only.optimization import SCHEDULES, build_optimizers, set_learning_rate
+from decoder_only.optimization import (
+    SCHEDULES,
+    Muon,
+    build_optimizers,
+    set_learning_rate,
+)
 
 __all__ = [
     "LossScale",
@@ -74,7 +79,7 @@ class TrainConfig:
             None for the same.
         schedule: "cosine", "warmup_stable_decay" or "inverse_square_root".
         warmup_steps: steps in which the rate rises, fewer than all; None for 50, or a tenth of a
-            run that is shorter than 500.
+            run that is shorter than 500. `dataclasses.replace` keeps what this has become.
         decay_share: share of the steps after warm-up in which "warmup_stable_decay" decays.
         weight_decay: pull of matrices towards zero, per unit of learning rate.
         beta1, beta2: memory of AdamW's two means.
@@ -186,7 +191,7 @@ def train(
     """Train a model where it lies, on the device of its weights.
 
     Everything random is a function of (seed, step, rank): the order of the data and dropout
-    alike. torch's global generators are left as they were.
+    alike. torch's global generators, the CPU's and the device's, are left as they were.
 
     Args:
         model: changed in place.
@@ -201,7 +206,7 @@ def train(
             save before they end the training.
         process, strategy: see `distributed.process_group` and `distributed.wrap`. "fsdp" takes
             the model on the CPU; in all but the first process it may be on the meta device.
-        progress: show a bar on stderr, and say so when a damaged state was passed over.
+        progress: show a bar on stderr.
         board: write TensorBoard's files into the run's folder.
 
     Returns:
@@ -305,11 +310,11 @@ def train_step(
     """Move the weights once, by the gradient of the mean loss over a batch.
 
     A loss or gradient that is not finite leaves everything as it is. Whether it was, only the
-    device knows: nothing here waits for it.
+    device knows: nothing here waits for it, but for an optimizer that is not fused.
 
     Args:
         model: a `GPT`, or what `distributed.wrap` made of it.
-        optimizers: see `build_optimizers`; others must be fused, so that they heed the flag.
+        optimizers: see `build_optimizers`, or others whose step needs no closure.
         accumulation: cut the batch into this many micro-batches, whose gradients are summed.
         max_gradient_norm: shorten a longer gradient to this length (Pascanu et al., 2013).
         loss_function: `batch_loss`, or that compiled.
@@ -346,13 +351,14 @@ def train_step(
 def _step_if(
     finite: Bool[Tensor, ""], optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
-    if finite.device.type == "mps" and not finite:  # whose kernels know no flag
-        return
     for optimizer in optimizers:
-        if finite.device.type != "mps":
+        heeds = isinstance(optimizer, Muon) or optimizer.defaults.get("fused")
+        if heeds and finite.device.type != "mps":  # whose kernels know no flag
             # Where this is 1, the fused kernels change nothing.
             optimizer.found_inf = (~finite).float()
-        optimizer.step()
+            optimizer.step()
+        elif finite:  # waits for the device
+            optimizer.step()
 
 
 def _clip(model: nn.Module, limit: float | None, scale: float | Tensor) -> Tensor:
@@ -423,11 +429,13 @@ def evaluate(
         n_ranks=process.n_ranks,
     )
     surprises = [torch.zeros((), device=device)]
-    for batch in batches:
-        inputs, targets = (hardware.send(ids, device) for ids in batch)
-        with hardware.autocast(device):
-            surprises.append(loss_function(model, inputs, targets))
-    model.train(was_training)
+    try:
+        for batch in batches:
+            inputs, targets = (hardware.send(ids, device) for ids in batch)
+            with hardware.autocast(device):
+                surprises.append(loss_function(model, inputs, targets))
+    finally:
+        model.train(was_training)
     # Few numbers, added in double precision, which not every device has.
     total = torch.stack(surprises).cpu().double().sum()
     if process.n_ranks > 1:

@@ -27,4 +27,7 @@ def export(
     print(f"The model is in {out}. Python opens it by transformers:")
     print(f"  AutoModelForCausalLM.from_pretrained({str(out)!r})")
     print("and so does this command:")
-    print(command("sample", "--run", out))
+    data = saved.config.get("data", {})
+    is_of_stories = data.get("kind") == "stories"
+    language = ["--language", data.get("language", "full")] if is_of_stories else []
+    print(command("sample", "--run", out, *language))

@@ -1,5 +1,6 @@
 """The command `info`."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -102,8 +103,10 @@ def _show_run(run: Path, details: Mapping[str, object], length: int, n: int) -> 
     said = f"{short(tokens)} tokens of {text}, {tokens / n:,.3g} for each parameter"
     line("Run", said, f"{steps} of {rows} x {length:,}")
     for last in [r for r in records if "validation_loss" in r][-1:]:
-        loss, floor = last["validation_loss"], last["floor"]
-        bits = last["bits_per_byte"]
+        # A log has no word for a number that is none.
+        nats = (last["validation_loss"], last["bits_per_byte"])
+        loss, bits = (math.nan if x is None else x for x in nats)
+        floor = last["floor"]
         above = [f"{loss - floor:.3f} above the floor, {floor:.3f}"] if floor else []
         line(
             "Loss",

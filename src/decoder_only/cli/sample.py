@@ -57,7 +57,8 @@ def sample(
     stories = recipes.language_of(data)
     if judge and stories is None:
         raise ValueError(f"{run} has not learned stories; --language NAME may judge it")
-    prompt = ("" if stories else "\n") if prompt is None else prompt
+    if prompt is None:  # "" begins a document, as a story or a model of the field does
+        prompt = "\n" if data.get("kind") == "text" else ""
     settings = {
         "max_new_tokens": max_new_tokens,
         "temperature": temperature,

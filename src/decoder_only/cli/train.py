@@ -12,6 +12,7 @@ from decoder_only.cli.options import Device, Flag, option, settings
 from decoder_only.cli.words import command, shape, show
 from decoder_only.config import GPTConfig
 from decoder_only.engine import checkpoint
+from decoder_only.engine.checks import require
 from decoder_only.engine.distributed import broadcast, process_group
 from decoder_only.engine.hardware import choose_device, describe
 from decoder_only.engine.monitor import History
@@ -67,6 +68,7 @@ def train(
         model: The shape of the model; what is not given is as the recipe has it.
         training: How it is trained; what is not given is as the recipe has it.
     """
+    require("samples", samples, lambda n: n >= 0, "0 or more")
     place = choose_device(device)
     with process_group(place.type) as process, ExitStack() as stack:
         if place.type == "cuda" and process.n_ranks > 1:
@@ -75,7 +77,7 @@ def train(
         tokenizer, folder = None, resume
         if resume is None:
             chosen = recipes.chosen(recipe, text=text, training=training, **what)
-        elif recipe or out or overwrite or any(what.values()):
+        elif recipe or out or overwrite or model or {language, stories} != {None}:
             raise ValueError(
                 "--resume goes on with the settings that the run was begun with; beside it, "
                 "give --text, --steps, and how to run it, nothing of what it is"
@@ -141,10 +143,14 @@ def _introduce(material: recipes.Material, model: GPT) -> None:
 
 
 def _report(history: History, material: recipes.Material) -> None:
-    final, m_tokens = history.final, history.tokens / 1e6
+    m_tokens = history.tokens / 1e6
     times = history.tokens / material.train.n_targets
     print(f"\nTrained for {history.seconds:.0f} s on {m_tokens:.2f} M tokens, ", end="")
     print(f"which is {times:.1f} times the data.\n")
+    if not history.evaluations or history.evaluations[-1][0] < len(history.losses):
+        print("Its loss is not known: the log does not tell of the last evaluation.")
+        return
+    final = history.final
     print(f"{'':15}  nats per token  bits per byte")
     rows = {"validation loss": final.loss, "exact floor": final.floor, "gap": final.gap}
     for name, nats in rows.items():

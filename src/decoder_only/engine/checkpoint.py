@@ -10,10 +10,8 @@ The last two kinds carry a seal: checksums of themselves, config.json and tokeni
 process holds the whole ("fsdp"), a state is a folder state-00000350, into which each wrote what it
 has. It is read by any number of processes, each of which takes the rows that it needs.
 
-A process can die at any moment, so no file is changed in place. It is written aside, forced onto
-the disk, and renamed over the old one, which a file system does as a whole or not at all. What
-does not match its checksum is refused, and nothing is read by pickle, which would run code that
-it finds. Chapter 9.
+No file is changed in place, see `files`. What does not match its checksum is refused, and nothing
+is read by pickle, which would run code that it finds. Chapter 9.
 """
 
 import contextlib
@@ -28,15 +26,16 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
 from torch import Tensor, nn
 
 from decoder_only.config import GPTConfig
 from decoder_only.data import END_OF_TEXT
+from decoder_only.engine import files
 from decoder_only.engine.distributed import ALONE, Process, all_or_none, broadcast
 from decoder_only.engine.files import (
+    AnyPath,
     read_json,
     reading,
     sha256_of_file,
@@ -50,10 +49,8 @@ from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
-WEIGHTS, LOCK = "weights.safetensors", ".lock"
+WEIGHTS = "weights.safetensors"
 FORMAT = "decoder-only run, format 1"
-
-AnyPath = str | os.PathLike[str]
 
 _STATE = re.compile(r"state-(\d{8,})(\.safetensors)?")
 
@@ -77,45 +74,9 @@ class Run:
 
 @contextlib.contextmanager
 def locked(folder: AnyPath) -> Iterator[Run]:
-    """Keep other processes from training in a folder meanwhile.
-
-    The operating system holds the lock, and lets go of it however the process ends.
-
-    Raises:
-        OSError: another process has it, or the folder cannot be written.
-    """
-    folder = Path(folder)
-    with _explained(folder):
-        file = (folder / LOCK).open("ab")
-    with file:
-        try:
-            _lock(file)
-        except OSError as error:
-            raise OSError(
-                f"another process is training in {folder}; stop it, or choose another folder"
-            ) from error
-        yield Run(folder)
-
-
-def _lock(file: BinaryIO) -> None:
-    if os.name == "nt":
-        import msvcrt
-
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-@contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"cannot write into {folder}: {error.strerror or error}; choose another folder"
-        ) from error
+    """A run's folder, kept from other processes meanwhile: see `files.locked`."""
+    with files.locked(Path(folder)):
+        yield Run(Path(folder))
 
 
 @contextlib.contextmanager
@@ -145,7 +106,7 @@ def new_run(
     """
     folder = Path(folder)
     _check_free(folder, overwrite)
-    with _explained(folder):
+    with files.explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as run:
         _check_free(folder, overwrite)  # again: another process may have been faster
@@ -155,7 +116,7 @@ def new_run(
             **(details or {}),
             "provenance": provenance(),
         }
-        with _explained(folder):
+        with files.explained(folder):
             # The weights go first: a folder without them is plainly unfinished.
             for old in (folder / WEIGHTS, *_states(folder), folder / LOG):
                 _remove(old)
@@ -182,7 +143,7 @@ def new_folder(parent: AnyPath, name: str) -> Path:
         OSError: the parent cannot be written.
     """
     parent = Path(parent)
-    with _explained(parent):
+    with files.explained(parent):
         parent.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             with contextlib.suppress(FileExistsError):
@@ -200,7 +161,9 @@ def _check_free(folder: Path, overwrite: bool) -> None:
             raise FileExistsError(
                 f"{folder} already holds a run; choose another folder, or allow overwriting"
             )
-    elif names := sorted(path.name for path in folder.iterdir() if path.name != LOCK):
+    elif names := sorted(
+        path.name for path in folder.iterdir() if path.name != files.LOCK
+    ):
         raise FileExistsError(
             f"{folder} holds something that is not a run ({', '.join(names[:3])}, …); "
             "choose a new or empty folder"
@@ -300,7 +263,8 @@ def save_state(
         tensors: the model's under "model.", the rest under names of the caller's choice.
         step: steps taken.
         notes: texts to be kept with them.
-        keep: older states stay until so many are there; one may turn out to be damaged.
+        keep: older states stay until so many are there; one may turn out to be damaged. Those of
+            later steps, which the training passed over, go.
         is_last: write the weights of the run, too.
         process: this one, if the tensors are what `distributed.local_copies` gives it.
 
@@ -320,7 +284,8 @@ def save_state(
         notes["shard"] = f"{number} of {process.n_ranks}"
         aside = folder / f".{path.name}.{notes['save']}.part"
         file = aside / f"{number:05d}.safetensors"
-    older = [state for state in _states(folder) if state != path]
+    others = [state for state in _states(folder) if state != path]
+    older = [state for state in others if _step_of(state) < step]
     try:
         with all_or_none(process):
             if process.is_first:
@@ -351,8 +316,10 @@ def save_state(
             f"cannot save {path}: {error.strerror or error}; {rest}"
         ) from error
     if process.is_first:
-        for superseded in older[: max(0, len(older) - keep + 1)]:
-            _remove(superseded)
+        # Later ones are damaged, or the training would have gone on from there.
+        for superseded in others:
+            if superseded not in older[max(0, len(older) - keep + 1) :]:
+                _remove(superseded)
     return path
 
 

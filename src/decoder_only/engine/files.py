@@ -11,7 +11,10 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+LOCK = ".lock"
+AnyPath = str | os.PathLike[str]
 
 _LARGEST_JSON = 2**25
 _OF_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -58,6 +61,49 @@ def sha256_of_file(path: Path) -> str:
 
 
 @contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from working in a folder meanwhile.
+
+    The operating system holds the lock, and lets go of it however the process ends.
+
+    Raises:
+        OSError: another process has it, or the folder cannot be written.
+    """
+    with explained(folder):
+        file = (folder / LOCK).open("ab")
+    with file:
+        try:
+            _lock(file)
+        except OSError as error:
+            raise OSError(
+                f"another process is at work in {folder}; stop it, or choose another folder"
+            ) from error
+        yield
+
+
+def _lock(file: BinaryIO) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextlib.contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Name the folder where what fails within is due to it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"cannot write into {folder}: {error.strerror or error}; choose another folder"
+        ) from error
+
+
+@contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Make one line that names the file of whatever fails on what it says.
 
@@ -71,7 +117,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except _OF_VALUES as error:
         said = str(error).partition("\n")[0]
-        if path.name in said:
+        if isinstance(error, ValueError) and str(path) in said:
             raise
         kind = f"{type(error).__name__}: " if isinstance(error, LookupError) else ""
         raise ValueError(

@@ -89,7 +89,8 @@ def send(x: Tensor, device: torch.device) -> Tensor:
 def seed_generators(*numbers: int) -> None:
     """Seed torch's global generators, which dropout draws from, by whole numbers that all count.
 
-    The CPU's generator reads 32 bits of its seed only, so the numbers are hashed down, not joined.
+    Those of all GPUs are seeded. The CPU's generator reads 32 bits of its seed only, so the numbers
+    are hashed down, not joined.
     """
     state = np.random.SeedSequence(numbers).generate_state(1, np.uint64)
     torch.manual_seed(int(state[0]))
@@ -156,30 +157,29 @@ def peak_flops(device: torch.device) -> float | None:
 
 
 def compiled(function: Callable) -> Callable:
-    """The function through `torch.compile`; if that fails at the first call, as it was.
+    """The function through `torch.compile`; from the first call on that fails so, as it was.
 
     A warning then says why. A mistake of the function itself is raised by its second run. Each
-    shape of its arguments is compiled for itself, because those of training do not change.
+    shape of its arguments is compiled for itself, because those of training do not change. What
+    fails in `backward`, whose code is compiled only there, is raised: leave out compiling then.
     """
-    ready = None
     fast = torch.compile(function, dynamic=False)
 
     def call(*arguments: object, **settings: object) -> object:
-        nonlocal ready
-        if ready is not None:
-            return ready(*arguments, **settings)
+        nonlocal fast
+        if fast is None:
+            return function(*arguments, **settings)
         try:
-            returned = fast(*arguments, **settings)
-            ready = fast
+            return fast(*arguments, **settings)
         except Exception as error:
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             returned = function(*arguments, **settings)
-            ready = function
+            fast = None
             warnings.warn(
                 f"running without torch.compile, which is slower, because it failed: {reason}",
                 stacklevel=2,
             )
-        return returned
+            return returned
 
     return call
 

@@ -6,16 +6,13 @@ state has not happened for a training that goes on from there. Chapter 9.
 
 import json
 import math
-import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from decoder_only.engine.files import write_atomically
+from decoder_only.engine.files import AnyPath, write_atomically
 
 LOG = "log.jsonl"
-
-AnyPath = str | os.PathLike[str]
 
 
 def read_log(folder: AnyPath) -> list[dict[str, object]]:

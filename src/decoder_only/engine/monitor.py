@@ -194,10 +194,6 @@ class Monitor:
         if self._board is not None:
             self._board.close()
 
-    def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        self._bar.write(text, file=sys.stderr)
-
     def note_step(self, result: Any, rate: float) -> None:
         """Keep what a step tells. Some are read together: a GPU falls idle at each reading.
 

@@ -13,7 +13,6 @@ leaves those rows of the weights as they were, and says nothing.)
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -23,9 +22,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from decoder_only.engine.files import write_atomically
+from decoder_only.engine.files import AnyPath, write_atomically
 
-AnyPath = str | os.PathLike[str]
 # Of a tensor in files: one on the meta device of its shape and number format, its name there, and
 # its parts in order: the first row, the number of rows, and the file.
 Found = tuple[Tensor, str, list[tuple[int, int, Path]]]

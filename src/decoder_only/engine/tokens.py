@@ -8,7 +8,7 @@
 Three things are exact. The ids are those of `data.text_corpus` on the same text, although only a
 few megabytes of it are in memory at a time: text is cut where no word can reach across. Of every
 text the end is held out, as large a share as was asked for. And a folder is either whole or not
-there: all is made beside it, and renamed.
+there: all is made beside it, by one process at a time, and renamed.
 
 The word pattern of GPT-2 has no alternative that goes on from a visible character to white space.
 So a cut between the two moves no border of a word. (A cut behind white space may move one:
@@ -125,7 +125,8 @@ def prepare(
         ValueError: text that is not UTF-8, too little text, a device or a pipe instead of a file, a
             tokenizer without an end-of-text token or with a pattern of its own, a share that cannot
             be.
-        OSError: a text cannot be read, or the folder not be written. Nothing was changed then.
+        OSError: a text cannot be read, or the folder not be written, or another process is making
+            it. Nothing was changed then.
     """
     require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
     if tokenizer == "gpt2":
@@ -136,32 +137,39 @@ def prepare(
     texts, folder = _texts(source), Path(folder)
     _check_free(folder, overwrite)
     aside = folder.with_name(f".{folder.name}.unfinished")
-    old = folder.with_name(f".{folder.name}.old")
+    new, old = aside / "new", folder.with_name(f".{folder.name}.old")
     try:
-        shutil.rmtree(aside, ignore_errors=True)
-        (aside / "text").mkdir(parents=True)
-        texts = [_on_disk(text, aside / "text") for text in texts]
-        if not isinstance(tokenizer, BytePairTokenizer):
-            sample = _sample(_pieces(texts, train_share))
-            tokenizer = BytePairTokenizer.train(sample, tokenizer, at_most=True)
-        index = _encode(texts, aside, tokenizer, train_share, progress)
-        shutil.rmtree(aside / "text")
-        tokenizer.save(aside / TOKENIZER)
-        files.write_atomically(aside / INDEX, json.dumps(index, indent=2).encode())
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(aside, folder)
-        files.sync_folder(folder.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        aside.mkdir(parents=True, exist_ok=True)
+        with files.locked(aside):
+            try:
+                _check_free(folder, overwrite)  # again: another may have been faster
+                shutil.rmtree(new, ignore_errors=True)
+                (new / "text").mkdir(parents=True)
+                texts = [_on_disk(text, new / "text") for text in texts]
+                if not isinstance(tokenizer, BytePairTokenizer):
+                    sample = _sample(_pieces(texts, train_share))
+                    tokenizer = BytePairTokenizer.train(sample, tokenizer, at_most=True)
+                index = _encode(texts, new, tokenizer, train_share, progress)
+                shutil.rmtree(new / "text")
+                tokenizer.save(new / TOKENIZER)
+                content = json.dumps(index, indent=2).encode()
+                files.write_atomically(new / INDEX, content)
+                shutil.rmtree(old, ignore_errors=True)
+                if folder.exists():
+                    os.replace(folder, old)
+                os.replace(new, folder)
+                files.sync_folder(folder.parent)
+                shutil.rmtree(old, ignore_errors=True)
+            finally:
+                if old.exists() and not folder.exists():
+                    os.replace(old, folder)
+                shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
+        if error.errno is None:  # all is said
+            raise
         said = f"cannot make {folder}: {error.strerror or error}"
         named = f" ({error.filename})" if error.filename else "; make room there"
         raise OSError(f"{said}{named}, or choose another folder") from error
-    finally:
-        if old.exists() and not folder.exists():
-            os.replace(old, folder)
-        shutil.rmtree(aside, ignore_errors=True)
     return open_tokens(folder, verify=False)
 
 

@@ -7,7 +7,6 @@ Used by chapter 9.
 
 from collections.abc import Collection, Mapping
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -49,14 +48,10 @@ def update_steps(
     said = said or {}
     for name in (*said, *kept):
         require("name", name, values.__contains__, f"one of {list(values)}")
-    with plots.style():
-        size = plots.WIDTH, _ROW * len(values) + 0.15
-        figure = plt.figure(figsize=size, layout="none")
-        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, size[0]), ylim=(0, size[1]))
-    axes.set_axis_off()
-    axes.add_patch(Rectangle((0, 0), *size, facecolor="white", zorder=-1))
+    height = _ROW * len(values) + 0.15
+    axes = plots.page(plots.WIDTH, height)
     for number, (name, row) in enumerate(values.items()):
-        y = size[1] - _ROW * (number + 1)
+        y = height - _ROW * (number + 1)
         middle = {"y": y + _CELL / 2, "va": "center_baseline", "fontsize": 12}
         if name in kept:
             bar = {"facecolor": plots.BLUE, "edgecolor": "none"}
@@ -71,4 +66,4 @@ def update_steps(
         at = _LEFT + len(row) * _CELL + 0.12
         axes.text(at, s=f"{largest:.0e}", color=plots.GREY, **middle)
         axes.text(at + 0.68, s=said.get(name, ""), **middle)
-    return figure
+    return axes.figure

@@ -28,8 +28,8 @@ def load_model(name: str, step: int | None = None) -> SavedRun:
     """A model that has learned stories, with its weights rounded to bfloat16 to stay small.
 
     Args:
-        name: "full", which knows the whole language nearly to its floor (2.2 M parameters, 80
-            minutes of one core: `benchmarks/story_model.py`); or "hamlet", a small one of the
+        name: "full", which knows the whole language nearly to its floor (2.2 M parameters, three
+            hours of one core: `benchmarks/story_model.py`); or "hamlet", a small one of the
             smallest language, kept as it grew (`benchmarks/trajectory.py`).
         step: of "hamlet", the state after so many steps, a power of two; None for the last.
 

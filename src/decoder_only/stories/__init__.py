@@ -5,7 +5,8 @@
     language.log_prob(story)              # exact, in nats
     print(language.explain("Once upon"))  # where a text leaves the language, and why
 
-It comes in sizes: `StoryLanguage.hamlet()` has few people and three tales, `village()` is between.
+It comes in sizes: `StoryLanguage.hamlet()` has few people and three tales, and
+`StoryLanguage.named("village")` is between.
 
 `grammar` is the engine: one program that a writer and a reader both run. `lexicon` holds the
 words, `tales` the stories, `world` decides what is true of whom, and `language` puts them

@@ -47,7 +47,9 @@ __all__ = [
     "Met",
     "NextToken",
     "Settled",
+    "Told",
     "choices",
+    "facts_told",
     "hidden_state",
     "kinds",
     "probabilities",
@@ -90,12 +92,14 @@ class Place:
         memory: what is remembered, see `grammar.Memory`.
         told: what the story has said already; to say it again is agreement.
         at: how many characters have been said.
+        fact: the last that came up, as (whose, which).
     """
 
     ahead: tuple[Any, str, Any] | None = None
     memory: Memory = field(default_factory=dict)
     told: frozenset[Any] = frozenset()
     at: int = 0
+    fact: tuple[str, str] | None = None
 
     def put(self, nodes: Sequence[Any], kind: str) -> None:
         """Puts nodes in front of what is ahead."""
@@ -126,7 +130,19 @@ class Place:
         what = id(record) if key in NAMING else (id(record), key)
         known = key in AGREEING or what in self.told
         self.told |= {what}
+        if not known:
+            self.fact = self._whose(path)
         return "agreement" if known else "fact"
+
+    def _whose(self, path: Sequence[str]) -> tuple[str, str]:
+        """A friend's food is a fact of the friend; what a pet says is one of who has the pet."""
+        word, rest = self.memory[path[0]], [*path[1:]]
+        while len(rest) > 1 and "friend" in word[rest[0]] and rest[1] not in NAMING:
+            word = word[rest.pop(0)]
+        if rest[-1] == "a" and rest[0] == "pet":  # "a cat" is not yet the cat's name
+            rest[-1] = "kind"
+        forms = {*rest[1:]} & NAMING
+        return word["text"], ".".join(key for key in rest if key not in forms)
 
     def kind_of(self, choice: Choice | Draw) -> str:
         drawn = isinstance(choice, Draw)
@@ -251,6 +267,29 @@ def kinds(language: StoryLanguage, text: str) -> list[str]:
         for _, node, kind, _ in _through(language, text)
         if type(node) is str
         for _ in node
+    ]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A fact that a story tells in text[start:end], as "pet.sound" of Ivo."""
+
+    whose: str
+    which: str
+    start: int
+    end: int
+
+
+def facts_told(language: StoryLanguage, text: str) -> list[Told]:
+    """Every fact that a story tells, in order. To say it again is agreement.
+
+    Raises:
+        ValueError: the text is not a story.
+    """
+    return [
+        Told(*place.fact, place.at, place.at + len(node))
+        for place, node, kind, _ in _through(language, text)
+        if type(node) is str and kind == "fact"
     ]
 
 

@@ -216,11 +216,6 @@ class StoryLanguage:
         """Few people, and three tales: a language that a model can learn in minutes."""
         return cls.named("hamlet", seed=seed)
 
-    @classmethod
-    def village(cls, *, seed: int = 0) -> StoryLanguage:
-        """More people, and half of the tales."""
-        return cls.named("village", seed=seed)
-
     @property
     def arguments(self) -> dict[str, Any]:
         """What makes this language: `StoryLanguage(**arguments)` is the same, also from JSON."""
