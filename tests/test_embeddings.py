@@ -165,7 +165,7 @@ def test_positions_may_be_any_and_differ_by_row(dtype):
     ],
 )
 def test_odd_dimensions_cannot_be_paired(make):
-    message = "dimension=5 cannot work: it must be even: waves come in pairs"
+    message = "width=5 cannot work: it must be even: waves come in pairs"
     with pytest.raises(ValueError, match=message):
         make()
 

@@ -172,11 +172,9 @@ def rotary(
     return torch.cat(turned, dim=-1).to(x.dtype)
 
 
-def _angles(
-    positions: Tensor, dimension: int, base: float, dtype: torch.dtype
-) -> Tensor:
-    """Angle of each position in plane i, shape (..., dimension / 2), at least float32."""
-    require("dimension", dimension, lambda n: n % 2 == 0, "even: waves come in pairs")
+def _angles(positions: Tensor, width: int, base: float, dtype: torch.dtype) -> Tensor:
+    """Angle of each position in plane i, shape (..., width / 2), at least float32."""
+    require("width", width, lambda n: n % 2 == 0, "even: waves come in pairs")
     dtype = torch.promote_types(dtype, torch.float32)
-    plane = torch.arange(0, dimension, 2, dtype=dtype, device=positions.device)
-    return positions[..., None].to(dtype) * base ** (-plane / dimension)
+    plane = torch.arange(0, width, 2, dtype=dtype, device=positions.device)
+    return positions[..., None].to(dtype) * base ** (-plane / width)

@@ -69,7 +69,11 @@ class LMHead(nn.Module):
 
 
 def _logits(
-    x: Tensor, weight: Tensor, scale=1.0, soft_cap=None, multiple=None
+    x: Tensor,
+    weight: Tensor,
+    scale: float = 1.0,
+    soft_cap: float | None = None,
+    multiple: int | None = None,
 ) -> Tensor:
     # A GPU multiplies in tiles: 50,257 columns of logits take longer than 50,304. For a single
     # position the copy of the table would cost more than it saves.

@@ -70,11 +70,9 @@ def _rule(hint: Any) -> Rule:
     if kind is Literal:
         return Rule(inner.__contains__, f"one of {inner}")
     if kind is Sequence:
-        each = _rule(inner[0])
-        wanted = f"a tuple, each entry {each.wanted}"
-        return Rule(
-            lambda x: type(x) is tuple and x and all(map(each.holds, x)), wanted
-        )
+        one = _rule(inner[0])
+        wanted = f"a tuple, each entry {one.wanted}"
+        return Rule(lambda x: type(x) is tuple and x and all(map(one.holds, x)), wanted)
     return _TYPES[hint]
 
 
