@@ -5,27 +5,31 @@
 Held-out stories lead the model to every place where a fact about a person is told, the nine of
 `StoryLanguage.facts`, of which pet and home are told in two parts. There the probability is taken
 that it leaves the language at a token that touches the words of the fact. It stands beside how
-often the training stories tell the same fact, and how often any fact of the same person. (They
-were drawn at random, so that some were read twice and others not at all.) "single" is the share of
-the training's tellings that are of facts told once, the estimate of Good and Turing of what is
-still missing. Chapter 15 reads the table. Expected beforehand: what the training stories never
-tell is far less than what is told wrongly; and a fact that was told less than a hundred times is
-wrong at least twice as often as one that was told more.
+often the training stories tell the same fact, and any fact of the same person; and how often the
+rows of its training showed it. (A row begins at a story drawn at random and goes on into the next
+ones, and the draws can be made again, so this is counted.) "single" is the share of the training's
+tellings that are of facts told once, the estimate of Good and Turing of what is still missing.
+Chapter 15 reads the table. Expected beforehand: what the training stories never tell is far less
+than what is told wrongly; and a fact that was told less than a hundred times is wrong at least
+twice as often as one that was told more.
 
 A first run counted whatever `exact.facts_told` gives, also what holds of things and days, and took
-all facts of a pet for one.
+all facts of a pet for one. A second one kept neither whose fact it was nor what was read.
 """
 
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
+import numpy as np
 import torch
+from jaxtyping import Int
 from trial import Table
 
-from decoder_only.data import END_OF_TEXT
+from decoder_only.data import END_OF_TEXT, Corpus, document_corpus, training_batch
+from decoder_only.engine.checkpoint import SavedRun
 from decoder_only.model import GPT
 from decoder_only.stored import load_model
 from decoder_only.stories import StoryLanguage
@@ -46,13 +50,24 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Point):
-    """A fact that a held-out story tells: how often the training stories told it, and facts of the
-    same person; and the probability that it is told wrongly."""
+    """A telling of a fact in a held-out story, and the probability that it is told wrongly.
+
+    Attributes:
+        told: how many training stories tell the fact.
+        read: how often a row of the training showed it being told.
+        of_person: how often the training stories tell facts of the same person.
+        wrong: the probability that the model leaves the language at the words of the fact.
+        certain: what the language itself gives to these words; below 1, others could follow too.
+    """
 
     story: int
+    whose: str
+    which: str
     told: int
+    read: int
     of_person: int
     wrong: float
+    certain: float
     single: float
     processor_seconds: float
 
@@ -73,25 +88,57 @@ def people_told(language: StoryLanguage, text: str) -> list[Told]:
     ]
 
 
+def sights(corpus: Corpus, training: dict, context_length: int) -> Int[np.ndarray, "_"]:
+    """How often each token of a corpus was asked for in a training."""
+    places = replace(corpus, ids=np.arange(len(corpus.ids)))
+    shown = np.zeros(len(corpus.ids), dtype=np.int64)
+    rows = {"batch_size": training["batch_size"], "seed": training["seed"]}
+    for step in range(training["steps"]):
+        _, asked = training_batch(
+            places, context_length=context_length, step=step, **rows
+        )
+        np.add.at(shown, asked.numpy().ravel(), 1)
+    return shown
+
+
+def told_and_read(saved: SavedRun, language: StoryLanguage) -> tuple[Counter, Counter]:
+    """How often the training stories tell each fact, and how often it was read."""
+    n_train = saved.config["data"]["n_train"]
+    texts = list(islice(language.stories(split="train", seed=0), n_train))
+    corpus = document_corpus(texts, saved.tokenizer)
+    assert corpus.fingerprint == saved.config["data"]["fingerprints"]["train"]
+    length = saved.config["model"]["context_length"]
+    shown = sights(corpus, saved.config["training"], length)
+    vocabulary = range(saved.tokenizer.vocab_size)
+    sizes = np.array([len(saved.tokenizer.token_bytes(id)) for id in vocabulary])
+    told, read = Counter(), Counter()
+    ends = [*corpus.starts[1:], corpus.n_targets]
+    for text, start, end in zip(texts, corpus.starts, ends, strict=True):
+        behind = sizes[corpus.ids[start + 1 : end]].cumsum()
+        for fact in people_told(language, text):
+            name = fact.whose, fact.which
+            told[name] += 1
+            read[name] += int(shown[start + 1 + behind.searchsorted(fact.end)])
+    return told, read
+
+
 @torch.no_grad()
-def chances_of_wrong(model: GPT, truth: NextToken, text: str) -> list[float]:
-    """For each fact of a story, the probability to leave the language where it is told."""
+def chances(model: GPT, truth: NextToken, text: str) -> list[tuple[float, float]]:
+    """Of each fact of a story: that the model leaves the language there, and that the language
+    itself says these words."""
     tokenizer = truth.tokenizer
     ids = tokenizer.encode(text)
     start = tokenizer.special_tokens[END_OF_TEXT]
     q = model(torch.tensor([[start, *ids]]))[0].double().softmax(-1)
-    leaves = [
-        1 - row[[*probabilities(tree)]].sum().item()
-        for row, tree in zip(q, truth.along(text), strict=True)
-    ]
-    cuts = spans(tokenizer, ids)
-    found = []
+    trees = [probabilities(tree) for tree in truth.along(text)]
+    found, cuts = [], spans(tokenizer, ids)
     for fact in people_told(truth.language, text):
-        right = 1.0
-        for leave, (first, end) in zip(leaves[:-1], cuts, strict=True):
+        stays = certain = 1.0
+        for i, (first, end) in enumerate(cuts):
             if first < fact.end and end > fact.start:
-                right *= 1 - leave
-        found.append(1 - right)
+                stays *= q[i, [*trees[i]]].sum().item()
+                certain *= trees[i][ids[i]]
+        found.append((1 - stays, certain))
     return found
 
 
@@ -99,24 +146,27 @@ def measure(point: Point) -> Iterator[Row]:
     began = time.process_time()
     saved, language = load_model(point.model), StoryLanguage.named(point.model)
     truth = NextToken(language, saved.tokenizer)
-    told: Counter = Counter()
-    n_train = saved.config["data"]["n_train"]
-    for text in islice(language.stories(split="train", seed=0), n_train):
-        told.update((x.whose, x.which) for x in people_told(language, text))
+    told, read = told_and_read(saved, language)
     of_person: Counter = Counter()
     for (whose, _), n in told.items():
         of_person[whose] += n
     single = sum(n == 1 for n in told.values()) / told.total()
     heard = islice(language.stories(split="validation", seed=2), N_STORIES)
     for i, text in enumerate(heard):
-        wrong = chances_of_wrong(saved.model, truth, text)
-        for fact, chance in zip(people_told(language, text), wrong, strict=True):
+        both = chances(saved.model, truth, text)
+        for fact, (wrong, certain) in zip(
+            people_told(language, text), both, strict=True
+        ):
             yield Row(
                 **asdict(point),
                 story=i,
+                whose=fact.whose,
+                which=fact.which,
                 told=told[fact.whose, fact.which],
+                read=read[fact.whose, fact.which],
                 of_person=of_person[fact.whose],
-                wrong=round(chance, 6),
+                wrong=round(wrong, 6),
+                certain=round(certain, 6),
                 single=round(single, 6),
                 processor_seconds=round(time.process_time() - began, 1),
             )
