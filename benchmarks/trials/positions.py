@@ -96,7 +96,6 @@ LONGER = [
     for arm in ARMS
     if arm.scale == {"learned": 1.0, "sinusoidal": 4.0}.get(arm.positions)
 ]
-RETUNED = "none", "learned", "sinusoidal"
 # Ways to ask a trained rotary model beyond its length: positions closer together, or a base that
 # turns all planes but the first more slowly.
 ASKED = {
@@ -286,20 +285,14 @@ def seeds() -> Iterator[Point]:
 
 
 def longer_rates() -> Iterator[Point]:
-    """The rates anew for what is added to the tokens, which takes longer to be learned, and for
-    no mark, from where they were best."""
+    """The rates anew, for longer training wants smaller steps, from where they were best."""
     for arm in LONGER:
-        if arm.positions in RETUNED:
-            best = TABLE.at_best_rate(replace(arm, steps=Point.steps))
-            yield from TABLE.rates([replace(best, steps=arm.steps)])
+        best = TABLE.at_best_rate(replace(arm, steps=Point.steps))
+        yield from TABLE.rates([replace(best, steps=arm.steps)])
 
 
 def longer() -> Iterator[Point]:
-    for seed in SEEDS:
-        for arm in LONGER:
-            steps = arm.steps if arm.positions in RETUNED else Point.steps
-            rate = TABLE.at_best_rate(replace(arm, steps=steps)).learning_rate
-            yield replace(arm, learning_rate=rate, seed=seed)
+    yield from TABLE.seeds(LONGER, SEEDS)
 
 
 EXPERIMENTS = {each.__name__: each for each in (rates, seeds, longer_rates, longer)}
