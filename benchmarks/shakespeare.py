@@ -90,6 +90,7 @@ def main(
         choose: compare learning rates on the training text, and do nothing else.
         out: the JSON file to write.
     """
+    text = text.resolve()  # the runs have folders of their own
     if choose:
         compare_rates(text)
         return
