@@ -30,6 +30,7 @@ from decoder_only.cli import COMMANDS, main, options
 from decoder_only.cli import words as words_
 from decoder_only.cli.plan import plan as plan_command
 from decoder_only.cli.train import PROMPT
+from decoder_only.embeddings import TokenEmbedding
 from decoder_only.engine import checkpoint, log
 from decoder_only.engine.files import reading
 from decoder_only.engine.hardware import DEVICES
@@ -203,7 +204,8 @@ def interrupted_after(n_steps: int):
     taken = []
 
     def press(module, inputs):
-        if isinstance(module, GPT) and module.training:
+        # Once a step, whether the loss is sliced or not.
+        if isinstance(module, TokenEmbedding) and module.training:
             taken.append(module)
             if len(taken) == n_steps:
                 os.kill(os.getpid(), signal.SIGINT)
