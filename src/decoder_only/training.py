@@ -71,7 +71,8 @@ class TrainConfig:
         accumulation: micro-batches into which a process cuts its rows, one after the other, to
             save memory; the gradient is the same.
         loss_slices: parts of a micro-batch whose logits are computed one after the other, to save
-            memory; 1 computes them at once.
+            memory; 1 computes them at once. Above 1 `GPT.hidden` is called and not the model as a
+            whole, so hooks on the model itself do not run.
         recompute: compute each block's activations again in backward, to save memory.
         optimizer: "adamw" or "muon".
         learning_rate: the peak.
