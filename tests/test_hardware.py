@@ -1,6 +1,9 @@
 """The choice of a device, and the number format that goes with it."""
 
 import contextlib
+import platform
+import subprocess
+import sys
 from typing import ClassVar
 
 import pytest
@@ -15,6 +18,7 @@ from decoder_only.engine.hardware import (
     describe,
     forked_generators,
     has_native_bfloat16,
+    keep_freed_memory,
     known_device,
     multiplying_format,
     peak_flops,
@@ -214,6 +218,42 @@ def test_what_can_be_compiled_is(monkeypatch):
         torch, "compile", lambda function, **settings: lambda x: function(x) + 1
     )
     assert compiled(lambda x: 2 * x)(3) == 7
+
+
+# ----------------------------------------------------------------------------------------- memory
+
+ASK_AND_FREE = """
+import resource, sys
+from decoder_only.engine.hardware import keep_freed_memory
+
+def pages():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+if "keep" in sys.argv:
+    assert keep_freed_memory()
+counts = []
+for _ in range(11):
+    blocks = [b"x" * (8 << 20) for _ in range(3)]
+    del blocks
+    counts.append(pages())
+print(counts[-1] - counts[0])
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is asked")
+def test_memory_that_is_kept_is_not_asked_for_again():
+    """Three blocks, freed and asked for ten times: the kernel gives their pages once, or always."""
+    given_back, kept = (
+        int(subprocess.check_output([sys.executable, "-c", ASK_AND_FREE, *how]))
+        for how in ([], ["keep"])
+    )
+    assert kept < given_back / 10
+
+
+def test_other_libraries_of_c_are_left_alone(monkeypatch):
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    monkeypatch.setattr(hardware.ctypes, "CDLL", None)
+    assert keep_freed_memory() is False
 
 
 # --------------------------------------------------------------------------------- random numbers

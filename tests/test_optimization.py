@@ -220,18 +220,34 @@ def polynomial(x: torch.Tensor) -> torch.Tensor:
     return 3.4445 * x - 4.7750 * x**3 + 2.0315 * x**5
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 9), (2, 9, 4), (1, 5, 5), (2, 1, 3)], ids=str)
-@pytest.mark.parametrize("n_iterations", [1, 5])
-def test_orthogonalizing_equals_the_polynomial_of_the_singular_values(
-    shape, n_iterations
-):
-    x = random_matrices(*shape)
+def by_singular_values(x: torch.Tensor, n_iterations: int) -> torch.Tensor:
     u, s, vt = torch.linalg.svd(x, full_matrices=False)
     s = s / s.square().sum(-1, keepdim=True).sqrt()
     for _ in range(n_iterations):
         s = polynomial(s)
+    return u * s[:, None] @ vt
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 9), (2, 9, 4), (1, 5, 5), (2, 1, 3)], ids=str)
+@pytest.mark.parametrize("n_iterations", [0, 1, 5])
+def test_orthogonalizing_equals_the_polynomial_of_the_singular_values(
+    shape, n_iterations
+):
+    x = random_matrices(*shape)
     found = orthogonalize(x, n_iterations=n_iterations)
-    torch.testing.assert_close(found, u * s[:, None] @ vt, rtol=1e-9, atol=1e-9)
+    wanted = by_singular_values(x, n_iterations)
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_iterations", [1, 5, 10])
+@pytest.mark.parametrize("rank", [1, 8])
+def test_long_matrices_of_low_rank_in_32_bits(rank, n_iterations):
+    """What rounding leaves of zeros is lifted like all that is small, and no more."""
+    x = random_matrices(2, 32, rank) @ random_matrices(2, rank, 128, seed=1)
+    found = orthogonalize(x.float(), n_iterations=n_iterations)
+    wanted = by_singular_values(x, n_iterations).float()
+    lifted = max(1e-7 * 3.4445**n_iterations, 1e-6)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=lifted)
 
 
 def test_singular_values_end_near_one():

@@ -172,12 +172,12 @@ class _SlicedLoss(torch.autograd.Function):
             logits = _logits(part, weight, scale, soft_cap).to(exact)
             counts = wanted != ignore_index
             column = wanted.where(counts, 0)[:, None]
-            log_sum = logits.logsumexp(-1, keepdim=True)
-            surprise = log_sum - logits.gather(-1, column)
+            log_shares = logits.log_softmax(-1)
+            surprise = -log_shares.gather(-1, column)
             loss = loss + (surprise[:, 0] * counts).sum()
             if not learning:
                 continue
-            slope = (logits - log_sum).exp()
+            slope = log_shares.exp_()
             slope.scatter_add_(-1, column, -torch.ones_like(surprise))
             slope *= scale * counts[:, None].to(exact)
             if soft_cap is not None:

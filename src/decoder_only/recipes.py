@@ -91,7 +91,7 @@ RECIPES: dict[str, Recipe] = {
             warmup_steps=50,
             weight_decay=0.0,
             loss_slices=4,
-            evaluate_every=775,
+            evaluate_every=388,
         ),
     ),
     "shakespeare-cpu": Recipe(

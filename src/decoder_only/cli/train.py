@@ -14,7 +14,7 @@ from decoder_only.config import GPTConfig
 from decoder_only.engine import checkpoint
 from decoder_only.engine.checks import require
 from decoder_only.engine.distributed import broadcast, process_group
-from decoder_only.engine.hardware import choose_device, describe
+from decoder_only.engine.hardware import choose_device, describe, keep_freed_memory
 from decoder_only.engine.monitor import History
 from decoder_only.generation import write
 from decoder_only.lm_head import bits_per_byte
@@ -70,6 +70,7 @@ def train(
     """
     require("samples", samples, lambda n: n >= 0, "0 or more")
     place = choose_device(device)
+    keep_freed_memory()
     with process_group(place.type) as process, ExitStack() as stack:
         if place.type == "cuda" and process.n_ranks > 1:
             place = torch.device("cuda", process.local_rank)
