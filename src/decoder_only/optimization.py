@@ -273,6 +273,10 @@ def orthogonalize(
 
     Source: Jordan et al. (2024), after Bernstein & Newhouse (2024).
     """
+
+    def higher_terms(square: Tensor) -> Tensor:
+        return torch.baddbmm(square, square, square, beta=-4.7750, alpha=2.0315)
+
     x = matrices.to(number_format or matrices.dtype).reshape(-1, *matrices.shape[-2:])
     wide = x.shape[-2] <= x.shape[-1]
     x = x if wide else x.mT  # the shorter side makes the smaller products
@@ -280,26 +284,21 @@ def orthogonalize(
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     long = x.shape[-1] >= 2 * x.shape[-2]
     if long and 1 <= n_iterations <= 5 and x.dtype.itemsize >= 4:
-        # The factors need X X^T alone, and X is multiplied once. Not in 16 bits, where it would
-        # lose small singular values, which are squared there; nor for long, because what rounding
-        # leaves of zeros grows twelvefold a round.
-        gram = x @ x.mT
-        first = 3.4445 * torch.eye(gram.shape[-1], dtype=x.dtype, device=x.device)
-        factor = factors = first + _higher_terms(gram)
+        # The rounds' factors need X X^T alone, and X is multiplied once. Not in 16 bits, where it
+        # would lose small singular values, which are squared there; nor for more rounds, because
+        # what rounding leaves of zeros grows twelvefold in each.
+        square = x @ x.mT
+        first = 3.4445 * torch.eye(square.shape[-1], dtype=x.dtype, device=x.device)
+        factor = factors = first + higher_terms(square)
         for _ in range(n_iterations - 1):
-            gram = factor @ gram @ factor
-            factor = first + _higher_terms(gram)
+            square = factor @ square @ factor
+            factor = first + higher_terms(square)
             factors = factor @ factors
         x = factors @ x
     else:
         for _ in range(n_iterations):
-            x = torch.baddbmm(x, _higher_terms(x @ x.mT), x, beta=3.4445)
+            x = torch.baddbmm(x, higher_terms(x @ x.mT), x, beta=3.4445)
     return (x if wide else x.mT).reshape(matrices.shape).to(matrices.dtype)
-
-
-def _higher_terms(gram: Float[Tensor, "b f f"]) -> Float[Tensor, "b f f"]:
-    """What X X^T and its square multiply X by."""
-    return torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
 
 
 # A schedule gives the share of the peak at which a step is taken. It is a pure function of the
