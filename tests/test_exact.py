@@ -122,6 +122,22 @@ def test_along_a_story_the_products_are_its_probability(seed, tokenizer):
 
 
 @settings(max_examples=25)
+@given(seeds)
+def test_a_fact_is_a_fact_from_the_space_in_front_of_it(seed):
+    """The space may be the template's; the token that says both is filed under the word."""
+    text = a_story(seed)
+    cuts = exact.spans(TOKENIZER, TOKENIZER.encode(text))
+    trees = [*NextToken(HAMLET, TOKENIZER).along(text)][:-1]
+    kinds, n_spaces = exact.kinds(HAMLET, text), 0
+    for (start, end), tree in zip(cuts, trees, strict=True):
+        word = next((i for i in range(start, end) if text[i] != " "), start)
+        if kinds[word] == "fact" and isinstance(tree, exact.Settled):
+            assert tree.kind == "fact"
+            n_spaces += kinds[start] != "fact"
+    assert n_spaces or "fact" not in kinds
+
+
+@settings(max_examples=25)
 @given(seeds, st.data())
 def test_any_prefix_alone_gives_what_the_walk_along_the_story_gives(seed, data):
     text = a_story(seed)

@@ -322,7 +322,7 @@ def spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """One token, whatever is chosen; `kind` is that of its first character."""
+    """One token, whatever is chosen; `kind` is that of the word it begins or goes on with."""
 
     kind: str
     token: int
@@ -432,8 +432,8 @@ class NextToken:
             said += node
             if not _agree(said, goal.text):
                 return 0.0, None
-            if kind is None and len(said) > len(goal.text):
-                kind = said_by
+            if kind is None and said[len(goal.text) :].strip():
+                kind = said_by  # of the word, not of the space before it
 
     def _settled(
         self, word: str, kind: str, goal: _Goal, *end: int
