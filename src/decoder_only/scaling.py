@@ -234,9 +234,10 @@ def training_bytes(
     """What training holds in memory at its fullest, around the beginning of the backward pass.
 
     Uncompiled, three float32 arrays of B S V numbers exist at once: the log-probabilities, their
-    gradient, and the logits'. A loss in slices never holds those of the whole batch, but four of a
-    slice, and the gradients of hidden states and head, which it makes at once. Compiled, the
-    logits are held once, in the format of the products. Measured with PyTorch 2.13 on a CPU.
+    gradient, and the logits'. A loss in slices never holds those of the whole batch, but three of
+    a slice (three and a half in 16 bits), and the gradients of hidden states and head, which it
+    makes at once. Compiled, the logits are held once, in the format of the products. Measured with
+    PyTorch 2.13 on a CPU.
 
     Args:
         batch_size: B, sequences that are computed at a time, after accumulation.
@@ -267,9 +268,8 @@ def training_bytes(
     logits, b = 4 * batch_size * length * config.vocab_size, _BYTES[number_format]
     loss = 2 * logits
     if loss_slices > 1:
-        loss = (
-            4 * logits // loss_slices + 4 * config.vocab_size * config.d_model + stream
-        )
+        held = (6 if b == 4 else 7) * logits // (2 * loss_slices)
+        loss = held + 4 * config.vocab_size * config.d_model + stream
         activations -= logits
     elif compiled:
         # The head's copy in 16 bits has a gradient of its own.
