@@ -26,7 +26,8 @@ def test_no_excess_is_negative_and_each_falls():
         first, last = own[own["step"] == 0], own[own["step"] == 512]
         # Chapter 14: agreement is the last, and does not come to a tenth of where it began.
         left = last["excess"] / first["excess"]
-        assert left.max() < (0.2 if kind == "agreement" else 0.13)
+        # Facts do at the recipe's rate and at twice that, and at half of it not quite.
+        assert left.max() < {"agreement": 0.2, "fact": 0.13}.get(kind, 0.1)
         assert (left.min() > 0.1) == (kind == "agreement")
 
 
