@@ -1,7 +1,8 @@
-"""What a chapter's own checks would notice: its package functions, broken one line at a time.
+"""What a chapter's own checks, or the package's tests, would notice: functions broken line by line.
 
     python benchmarks/mutants.py 03
     python benchmarks/mutants.py 03 --only attention.attend --limit 20
+    python benchmarks/mutants.py tests --limit 200 --seed 0
 
 Every function that the chapter shows is changed in one place: a sign, a comparison, a constant, a
 flag, a call or a statement left out. The chapter is then run in a process of its own until a cell
@@ -11,7 +12,11 @@ survives. A survivor is a check that the chapter lacks, or a change that changes
 `results/mutants.json` keeps each, with the reason where somebody has given one under "why".
 
 Before any mutant the chapter runs unchanged; a checker that refuses that is worth nothing.
-Linux and macOS only: each run is a fork of a process that has imported the libraries.
+
+With `tests` in the place of a chapter, mutants are drawn at random from all of the package, and each
+is given to the test files of its own module, until a test fails. What noticed it is kept beside it
+in `results/mutants_of_tests.json`, and is asked first the next time: so a suite that was made
+quicker can be compared with what it was, over the very same mutants. Linux and macOS only: each run is a fork of a process that has imported the libraries.
 """
 
 import ast
@@ -35,6 +40,7 @@ from provenance import collect, write_results
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "decoder_only"
 RESULTS = Path(__file__).parent / "results" / "mutants.json"
+RESULTS_OF_TESTS = RESULTS.with_name("mutants_of_tests.json")
 
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub,
@@ -155,8 +161,22 @@ def functions(tree: ast.Module, qualname: str) -> Iterator[ast.FunctionDef]:
         yield from (each for each in found.body if isinstance(each, ast.FunctionDef))
 
 
-def mutants(file: str, qualname: str) -> Iterator[tuple[Mutant, ast.Module]]:
-    """Every change of a function, and the module with it."""
+def rewritten(source: str, node: ast.AST, new: ast.AST) -> str:
+    """The module's text with one node replaced; all else stays to the letter."""
+    lines = source.encode().splitlines(keepends=True)
+    begin = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
+    end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
+    text = ast.unparse(new)
+    if isinstance(new, ast.expr):
+        text = f"({text})"
+    whole = source.encode()
+    return (whole[:begin] + text.encode() + whole[end:]).decode()
+
+
+def mutants(
+    file: str, qualname: str, *, as_tree: bool
+) -> Iterator[tuple[Mutant, ast.Module | str]]:
+    """Every change of a function, and the module with it: as a tree, or as text."""
     source = (ROOT / file).read_text(encoding="utf-8")
     n_functions = len(list(functions(ast.parse(source), qualname)))
     for which in range(n_functions):
@@ -173,7 +193,9 @@ def mutants(file: str, qualname: str) -> Iterator[tuple[Mutant, ast.Module]]:
                 about = ast.unparse(node), ast.unparse(new)
                 yield (
                     Mutant(file, f"{qualname}/{one.name}", node.lineno, place, *about),
-                    ast.fix_missing_locations(copy.deepcopy(tree)),
+                    ast.fix_missing_locations(copy.deepcopy(tree))
+                    if as_tree
+                    else rewritten(source, node, new),
                 )
                 if index is None:
                     setattr(parent, name, node)
@@ -286,20 +308,188 @@ def attempt(
         process.join()
 
 
+# ------------------------------------------------------------------------ the package's own tests
+
+# Test files of modules whose name they do not bear. The words of the stories break no rule.
+TESTS_OF = {
+    "block": "block model",
+    "config": "model",
+    "recipes": "recipes cli",
+    "engine.distributed": "distributed parallelism",
+    "engine.log": "monitor checkpoint resume",
+    "engine.files": "checkpoint resume",
+    "engine.provenance": "monitor",
+    "engine.tensors": "checkpoint resume",
+    "engine.tokens": "tokens hostile",
+    "pretrained": "pretrained translation",
+    "stories.language": "stories",
+    "stories.grammar": "stories",
+    "stories.world": "stories",
+    "training": "training resume",
+}
+NOT_BROKEN = {"stories.lexicon", "stories.tales"}
+
+
+def tests_of(file: str) -> list[str]:
+    """The test files that are asked about a module, its own first."""
+    stem = module_name(file).removeprefix("decoder_only").removeprefix(".")
+    package, _, last = stem.rpartition(".")
+    names = TESTS_OF.get(stem, "").split() or [last, package.rpartition(".")[2]]
+    found = [ROOT / "tests" / f"test_{name}.py" for name in names]
+    return [str(path.relative_to(ROOT)) for path in found if path.exists()]
+
+
+def of_the_package() -> list[tuple[Mutant, str]]:
+    """Every change of every function of the package that some test file is about."""
+    every = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        file = str(path.relative_to(ROOT))
+        if module_name(file).removeprefix("decoder_only.") in NOT_BROKEN:
+            continue
+        if not tests_of(file):
+            continue
+        names = [
+            node.name
+            for node in ast.parse(path.read_text(encoding="utf-8")).body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        ]
+        every += [each for name in names for each in mutants(file, name, as_tree=False)]
+    return every
+
+
+class FirstFailure:
+    """A plugin of pytest: the test that failed first."""
+
+    name: str | None = None
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and self.name is None:
+            self.name = report.nodeid
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed and self.name is None:
+            self.name = report.nodeid
+
+
+def run_tests(file: str, text: str, tests: list[str], channel: Any) -> None:
+    """In a process of its own: run tests over a copy of the package with one module broken."""
+    import shutil
+    import tempfile
+
+    import pytest
+
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copied, symlinks=True)
+        (Path(folder) / file).write_text(text, encoding="utf-8")
+        sys.path.insert(0, str(copied))
+        os.environ["PYTHONPATH"] = str(copied)
+        os.chdir(ROOT)
+        first = FirstFailure()
+        plain = "-x -q -p no:cacheprovider -p no:xdist -p no:nbval"
+        pytest.main([*plain.split(), *tests], plugins=[first])
+        channel.send(first.name)
+
+
+def noticed_by(file: str, text: str, tests: list[str], limit: float) -> str | None:
+    """The first test that fails on a broken module; or "time", or "crash"; None where all pass."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=run_tests, args=(file, text, tests, there))
+    process.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(limit) else "time"
+    except EOFError:
+        return "crash"
+    finally:
+        process.kill()
+        process.join()
+
+
+def break_the_package(limit: int, seed: int, out: Path, only: str, jobs: int) -> None:
+    """Give mutants of the whole package to its tests."""
+    import random
+    from concurrent.futures import ThreadPoolExecutor
+
+    import pytest  # noqa: F401  (what every test needs is imported once, before the forks)
+    import scipy.optimize
+    import torch
+    import transformers  # noqa: F401
+
+    torch.set_num_threads(1)
+    every = of_the_package()
+    n_every = len(every)
+    if limit and limit < n_every:
+        every = random.Random(seed).sample(every, limit)
+    known = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    before = {
+        (each["function"], each["place"], each["after"]): each["noticed_by"]
+        for each in known.get("mutants", [])
+    }
+    # An unchanged file takes as long as it takes; a mutant may make it a little slower.
+    slowest = 300.0
+
+    def ask(one: tuple[Mutant, str]) -> dict[str, object]:
+        mutant, text = one
+        key = f"{module_name(mutant.file)}.{mutant.function}", mutant.place
+        last = before.get((*key, mutant.after))
+        asked = tests_of(mutant.file)
+        found = None
+        if last and "::" in last:
+            found = noticed_by(mutant.file, text, [last], slowest)
+            # A test that is gone, or was renamed, is a failure to find it.
+            found = found if found and found.partition("[")[0] in last else None
+        found = found or noticed_by(mutant.file, text, asked, slowest)
+        change = f"{key[0]}, line {mutant.line}: {mutant.before} -> {mutant.after}"
+        print(f"{found or 'SURVIVES'}: {change}", flush=True)
+        return {
+            "function": key[0],
+            "place": mutant.place,
+            "before": mutant.before,
+            "after": mutant.after,
+            "noticed_by": found,
+        }
+
+    chosen = [one for one in every if only in f"{one[0].file} {one[0].function}"]
+    with ThreadPoolExecutor(jobs) as pool:
+        told = list(pool.map(ask, chosen))
+    n_noticed = sum(each["noticed_by"] is not None for each in told)
+    result = {
+        "provenance": collect(packages=["torch"]),
+        "drawn": {"from": n_every, "seed": seed},
+        "noticed": n_noticed,
+        "mutants": told,
+    }
+    write_results(out, result)
+    print(f"{len(told)} made, {n_noticed} noticed")
+
+
 def main(
     chapter: tyro.conf.Positional[str],
     only: str = "",
     limit: int = 0,
-    out: Path = RESULTS,
+    seed: int = 0,
+    jobs: int = 1,
+    out: Path | None = None,
 ) -> None:
     """Break what a chapter shows, place by place, and write what its checks did not notice.
 
     Args:
-        chapter: its number.
+        chapter: its number, or `tests` for the whole package and its tests.
         only: a part of the function's name.
-        limit: at most so many mutants, evenly spread over all; 0 for all.
+        limit: at most so many mutants, evenly spread over all, or drawn by the seed; 0 for all.
+        seed: of the draw from the whole package.
+        jobs: mutants at a time, of the whole package.
         out: the JSON file in which the chapter's part is replaced.
     """
+    if chapter == "tests":
+        break_the_package(limit, seed, out or RESULTS_OF_TESTS, only, jobs)
+        return
+    out = out or RESULTS
     # What every run needs is imported once; the package itself is imported by each.
     import matplotlib
     import torch
@@ -320,7 +510,7 @@ def main(
         (mutant, tree)
         for file, name in dict.fromkeys(shown)
         if only in f"{module_name(file)}.{name}"
-        for mutant, tree in mutants(file, name)
+        for mutant, tree in mutants(file, name, as_tree=True)
     ]
     if limit and limit < len(every):
         every = [every[i * len(every) // limit] for i in range(limit)]

@@ -11,8 +11,9 @@ from hypothesis import settings
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-# One thread, in the tests and in the notebooks' kernels: the same sums in the same order.
-os.environ["OMP_NUM_THREADS"] = "1"
+# One thread, in the tests and in the notebooks' kernels, unless somebody asks for more: two of them
+# run at a time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A test that wants something of the network says so itself; nothing tries behind our back.
 os.environ["HF_HUB_OFFLINE"] = "1"
 # The kernels draw into the notebook, whatever the shell prefers.
