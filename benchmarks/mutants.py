@@ -13,10 +13,12 @@ survives. A survivor is a check that the chapter lacks, or a change that changes
 
 Before any mutant the chapter runs unchanged; a checker that refuses that is worth nothing.
 
-With `tests` in the place of a chapter, mutants are drawn at random from all of the package, and each
-is given to the test files of its own module, until a test fails. What noticed it is kept beside it
-in `results/mutants_of_tests.json`, and is asked first the next time: so a suite that was made
-quicker can be compared with what it was, over the very same mutants. Linux and macOS only: each run is a fork of a process that has imported the libraries.
+With `tests` in the place of a chapter, mutants are drawn at random from the whole package, and each
+is given to the test files of its own module until a test fails. The test that noticed it is kept
+in `results/mutants_of_tests.json` and is asked first the next time, so that a suite that was made
+quicker can be compared with what it was, over the very same mutants.
+
+Linux and macOS only: each run is a fork of a process that has imported the libraries.
 """
 
 import ast
@@ -415,8 +417,9 @@ def break_the_package(limit: int, seed: int, out: Path, only: str, jobs: int) ->
     import random
     from concurrent.futures import ThreadPoolExecutor
 
-    import pytest  # noqa: F401  (what every test needs is imported once, before the forks)
-    import scipy.optimize
+    # What every test needs is imported once, before the forks.
+    import pytest  # noqa: F401
+    import scipy.optimize  # noqa: F401
     import torch
     import transformers  # noqa: F401
 

@@ -88,7 +88,7 @@ def install(seed: int) -> None:
 
 
 def every_overload(torch: object) -> list[str]:
-    """The operations above that this torch computes on a CPU, those that write into a result too."""
+    """The operations above that this torch computes on a CPU, with their in-place forms."""
     names = f"{PRODUCTS} {REDUCTIONS} {SOFTMAXES} {CONVOLUTIONS}".split()
     bases = {name.partition(".")[0] for name in names}
     has = torch._C._dispatch_has_kernel_for_dispatch_key
