@@ -26,6 +26,9 @@ check:  ## the same, with whatever is installed in .venv (a newer PyTorch, say)
 	@$(RUN) -m ruff format --check --quiet .
 	@$(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300 tests book
 
+elsewhere: environment  ## rehearse everything on other roundings, processors and threads (hours; PLACES=avx2 for one)
+	@$(RUN) tools/elsewhere.py --jobs $(JOBS) $(if $(PLACES),--places $(PLACES))
+
 execute: environment  ## run notebooks and store their outputs (CHAPTER=01 for one, JOBS=2 at a time)
 	@$(RUN) tools/execute.py --jobs $(JOBS) $(CHAPTER)
 
@@ -44,5 +47,5 @@ clean:  ## remove what was built
 clean-venv:  ## remove the virtual environment
 	@rm -rf .venv
 
-.PHONY: help book pdf serve test check execute report repository environment clean clean-venv
+.PHONY: help book pdf serve test check elsewhere execute report repository environment clean clean-venv
 .DEFAULT_GOAL := help
