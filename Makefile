@@ -5,6 +5,7 @@ JOBS ?= 2
 PORT ?= 8000
 PAGE := _build/html/index.html
 RUN := .venv/bin/python
+PYTEST := $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -21,10 +22,15 @@ serve: book  ## render the book and show it on this machine only (PORT=8000)
 
 test: environment check  ## run every check: style, package, notebooks, rendered pages
 
-check:  ## the same, with whatever is installed in .venv (a newer PyTorch, say)
+quick: environment style  ## within a minute: style, quick tests, those of what changed, changed notebooks
+	@$(PYTEST) --quick tests book
+
+check: style  ## run every check with whatever is installed in .venv (a newer PyTorch, say)
+	@$(PYTEST) tests book
+
+style:  ## the form of the code alone
 	@$(RUN) -m ruff check --quiet .
 	@$(RUN) -m ruff format --check --quiet .
-	@$(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300 tests book
 
 elsewhere: environment  ## rehearse everything on other roundings, processors and threads (hours; PLACES=avx2 for one)
 	@$(RUN) tools/elsewhere.py --jobs $(JOBS) $(if $(PLACES),--places $(PLACES))
@@ -47,5 +53,5 @@ clean:  ## remove what was built
 clean-venv:  ## remove the virtual environment
 	@rm -rf .venv
 
-.PHONY: help book pdf serve test check elsewhere execute report repository environment clean clean-venv
+.PHONY: help book pdf serve test quick check style elsewhere execute report repository environment clean clean-venv
 .DEFAULT_GOAL := help

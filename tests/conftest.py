@@ -1,8 +1,13 @@
 """What all tests share. Set before torch or a kernel starts, so that both obey."""
 
 import importlib
+import json
+import math
 import os
+import subprocess
 import sys
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,6 +47,113 @@ def trial(monkeypatch):
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(folder)):
             sys.modules.pop(name)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory) -> Path:
+    """The folder of the built pages."""
+    import build
+
+    output = tmp_path_factory.mktemp("book")
+    complaints = build.build(output)
+    assert complaints is None, f"Sphinx complains:\n{complaints}"
+    return output / "_build" / "html"
+
+
+# ---------------------------------------------------------------------------- what runs, and when
+
+TABLE = Path(__file__).with_name("seconds.json")
+"""How long each file took when it was last measured, by `--store-seconds`."""
+QUICK = 8.0
+"""`make quick` leaves out the files of tests that take longer, in seconds."""
+UNITS = {"tests/test_html.py": "the pages", "tests/test_pages.py": "the pages"}
+"""Files that one worker takes together: these share the fixture `site`."""
+
+_measured: Counter[str] = Counter()
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("the book")
+    group.addoption(
+        "--quick",
+        action="store_true",
+        help="only quick files of tests, and what has changed since the last commit",
+    )
+    group.addoption(
+        "--store-seconds",
+        action="store_true",
+        help="store how long each file takes: the order in which the next runs start them",
+    )
+
+
+@cache
+def seconds() -> dict[str, float]:
+    return json.loads(TABLE.read_text(encoding="utf-8"))
+
+
+@cache
+def changed() -> frozenset[str]:
+    """The stems of the files that differ from the last commit; none outside of git."""
+    command = ["git", "status", "--porcelain", "--no-renames", "--untracked-files=all"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return frozenset(
+        Path(line[3:].strip('"')).stem for line in done.stdout.splitlines()
+    )
+
+
+def left_out(path: Path) -> bool:
+    """Whether `make quick` does without a file: what is slow, unless it is being worked on."""
+    if {path.stem, path.stem.removeprefix("test_")} & changed():
+        return False
+    slow = seconds().get(path.relative_to(ROOT).as_posix(), 0.0) > QUICK
+    return path.suffix == ".ipynb" or slow
+
+
+def pytest_ignore_collect(collection_path, config):
+    if config.option.quick and collection_path.is_file() and left_out(collection_path):
+        return True
+    return None  # the others decide
+
+
+def unit(nodeid: str) -> str:
+    """What one worker runs as a whole: a file, so that cells and fixtures stay together."""
+    name = nodeid.partition("::")[0]
+    return UNITS.get(name, name)
+
+
+def pytest_collection_modifyitems(config, items):
+    """In a worker, the longest first: the short ones fill what is left, and all end together."""
+    if not hasattr(config, "workerinput"):
+        return
+    total: Counter[str] = Counter()
+    for name, taken in seconds().items():
+        total[unit(name)] += taken
+    items.sort(key=lambda item: -total.get(unit(item.nodeid), math.inf))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByUnit(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit(nodeid)
+
+    if config.option.dist != "loadfile":
+        return None
+    config.option.loadscopereorder = False  # keeps the order above
+    return ByUnit(config, log)
+
+
+def pytest_runtest_logreport(report):
+    _measured[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_sessionfinish(session):
+    config = session.config
+    if config.option.store_seconds and not hasattr(config, "workerinput"):
+        rows = {name: round(taken, 1) for name, taken in sorted(_measured.items())}
+        TABLE.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def pytest_terminal_summary(terminalreporter):

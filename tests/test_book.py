@@ -7,6 +7,7 @@ nothing about form; that is done here.
 import re
 import statistics
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import first_cell
@@ -15,6 +16,7 @@ import pytest
 import report
 import yaml
 from bs4 import BeautifulSoup
+from rules import of_every
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "book").glob("*.ipynb"))
@@ -40,10 +42,11 @@ SOLUTION = re.compile(
 )
 SOLUTION_END = re.compile(r"^:{3,}\{solution-end\}", re.MULTILINE)
 
-every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-every_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+every_notebook = of_every(NOTEBOOKS)
+every_chapter = of_every(CHAPTERS)
 
 
+@cache
 def cells(path: Path) -> list:
     return nbformat.read(path, as_version=4).cells
 

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
-import build
 import nbformat
 import pytest
 import yaml
@@ -37,15 +36,6 @@ LOADED = [
 LEFT_OVER = re.compile(
     r":::|\{[a-z][\w:-]*\}\s*`|^\{[a-z-]+\}|\?\?\?|\[@\w+\]|%s", re.MULTILINE
 )
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """The folder of the built pages."""
-    output = tmp_path_factory.mktemp("book")
-    complaints = build.build(output)
-    assert complaints is None, f"Sphinx complains:\n{complaints}"
-    return output / "_build" / "html"
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
+from rules import of_every
 
 BOOK = Path(__file__).resolve().parent.parent / "book"
 CHAPTERS = sorted(BOOK.glob("[0-9][0-9]_*.ipynb"))
@@ -23,7 +24,7 @@ NUMBER = re.compile(r"\d[\d,_]*(?:\.\d+)?(?:[eE][+-]?\d+)?")
 SCALES = {"": 1, "%": 0.01, "thousand": 1e3, "million": 1e6, "billion": 1e9}
 CLAIM = re.compile(r"^:{3,}\{claim\}(.*?)^:{3,}[ ]*$", re.MULTILINE | re.DOTALL)
 
-every_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+every_chapter = of_every(CHAPTERS)
 
 
 def cells(path: Path) -> list[dict]:

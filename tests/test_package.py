@@ -20,6 +20,7 @@ import jaxtyping
 import layout
 import pytest
 from layout import PACKAGE, ROOT, imported, trees
+from rules import of_every
 
 # The chapter (its stem) that owns a module shows or uses each of its public names.
 CHAPTERS = {
@@ -71,7 +72,7 @@ AROUND = {
 MODULES = layout.modules()
 # Tools that every chapter uses and none explains.
 TOOLS = {"stored", "cli", "recipes", *(m for m in MODULES if m.startswith("show."))}
-every_module = pytest.mark.parametrize("module", MODULES)
+every_module = of_every(MODULES)
 
 
 def public(module: str) -> list[str]:
@@ -214,11 +215,10 @@ def test_pending_chapters_are_not_written_yet():
         )
 
 
-@pytest.mark.parametrize("module", CHAPTERS)
+@of_every(CHAPTERS)
 def test_chapter_shows_every_public_name(module):
     path = chapter(CHAPTERS[module])
-    if path is None:
-        pytest.skip(f"the chapter {CHAPTERS[module]!r} is not written yet")
+    assert path, f"the chapter {CHAPTERS[module]!r} is not written yet"
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     used = names_used("\n".join(code), module)
@@ -274,6 +274,21 @@ def test_annotations_and_einops_use_the_alphabet(module):
         for shape in shape_strings(tree) + einops_strings(tree):
             for letter in re.findall(r"[A-Za-z]\w*", shape):
                 assert letter in alphabet(), f"{module}: {letter!r} in {shape!r}"
+
+
+def test_annotations_are_checked_in_each_module_with_arrays_and_no_other():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    options = settings["tool"]["pytest"]["ini_options"]["addopts"]
+    (said,) = [option for option in options if "jaxtyping" in option]
+    names = [name.strip() for name in said.partition("=")[2].split(",")]
+    with_arrays = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"(?m)^(from|import) jaxtyping\b", path.read_text("utf-8"))
+    }
+    assert names[-1] == "beartype.beartype"
+    assert with_arrays - set(names[:-1]) == set(), "list them in pyproject.toml"
+    assert set(names[:-1]) - with_arrays == set(), "they have no arrays"
 
 
 # ---------------------------------------------------------------------------------------- purity

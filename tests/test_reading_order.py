@@ -3,7 +3,7 @@
 import re
 
 import layout
-import pytest
+from rules import of_every
 
 TEXT = layout.PAGE.read_text(encoding="utf-8")
 ORDER = re.findall(r"^\| `([\w.]+)` \|", TEXT, re.MULTILINE)
@@ -17,7 +17,7 @@ def test_every_module_is_listed_once():
     assert sorted(ORDER) == layout.modules(), "give the module a row on the page"
 
 
-@pytest.mark.parametrize("module", ORDER)
+@of_every(ORDER)
 def test_what_a_module_imports_stands_above_it(module):
     for other in layout.needs(module):
         assert ORDER.index(other) < ORDER.index(module), f"{other} comes later"
