@@ -10,6 +10,7 @@ from ladder import unchecked
 
 from decoder_only import GPTConfig, stored
 from decoder_only.data import document_corpus
+from decoder_only.engine.checkpoint import SavedRun
 from decoder_only.laws import fit
 from decoder_only.lm_head import bits_per_byte
 from decoder_only.scaling import count_parameters
@@ -63,7 +64,7 @@ def test_an_experiment_that_was_not_made_is_named():
         load_runs("width")
 
 
-def gap_to_the_floor(language: StoryLanguage, saved: SavedModel) -> float:
+def gap_to_the_floor(language: StoryLanguage, saved: SavedRun) -> float:
     """Of 40 stories held out, in bits per byte."""
     stories = list(islice(language.stories(split="validation", seed=0), 40))
     nats = language.floor(stories).nats

@@ -160,7 +160,9 @@ def test_the_facts_are_those_of_the_stories_and_of_the_model_that_is_stored(mode
     which |= {"home", "street", "fear", "hobby", "habit"}
     stories = islice(language.stories(split="validation", seed=2), 240)
     with unchecked():  # hundreds of stories are told and read
-        told = [(i, x) for i, text in enumerate(stories) for x in facts_told(language, text)]
+        told = [
+            (i, x) for i, text in enumerate(stories) for x in facts_told(language, text)
+        ]
     told = [
         (i, x.whose, x.which) for i, x in told if x.whose in people and x.which in which
     ]

@@ -21,8 +21,12 @@ nightly = pytest.mark.skipif(
 
 def corpus() -> Corpus:
     """A few sentences, to learn a few steps from."""
-    text = ["the cat sat on the mat. it slept.", "a dog ran. it ran far away."] * 20
-    return document_corpus(text, BytePairTokenizer.train(text, 280))
+    text = [
+        "the cat sat on the mat. it slept. " * 5,
+        "a dog ran. it ran far away. " * 5,
+    ]
+    text, tokenizer = 9 * text, BytePairTokenizer.train(text[0] + text[1], 280)
+    return document_corpus(text, tokenizer, nats=99.0)
 
 
 def assert_measured(row: object, point: object, *columns: str) -> None:
