@@ -482,9 +482,9 @@ def in_a_process(folder: str) -> None:
 @pytest.fixture(scope="module")
 def found_by(tmp_path_factory):
     """A process costs more to start than to use: two are the tests' own, and four are threads."""
-    folder = tmp_path_factory.mktemp("two")
-    torch.save((by_name, (OF_TWO,)), folder / "task.pt")
-    pool.call("test_parallelism:in_a_process", str(folder), n=2)
+    folder = str(tmp_path_factory.mktemp("two"))
+    torch.save((by_name, (OF_TWO,)), f"{folder}/task.pt")
+    pool.call("test_parallelism:in_a_process", folder, n=2)
     return {
         2: [collectives._load(folder, str(rank)) for rank in range(2)],
         4: launch(by_name, 4, OF_FOUR, native=True),

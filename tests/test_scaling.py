@@ -274,8 +274,8 @@ def saved_bytes(
     return saved.n_bytes
 
 
-# Counted as PyTorch keeps it since 2.13, and the same in 2.15; before, it kept other things of an RMS
-# norm. The loss itself keeps one number, the sum of its targets' weights.
+# Counted as PyTorch keeps it since 2.13, and the same in 2.15; before, it kept other things of an
+# RMS norm. The loss itself keeps one number, the sum of its targets' weights.
 as_counted = pytest.mark.skipif(
     tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 13),
     reason="this PyTorch is older than 2.13 and may keep other activations than are counted: "
