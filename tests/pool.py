@@ -46,14 +46,15 @@ class Worker:
         return answer["result"]
 
 
-def call(function: str, *arguments: Any, n: int = 1, timeout: float = 240) -> list[Any]:
+def call(function: str, *arguments: Any, n: int = 1, timeout: float = 900) -> list[Any]:
     """Run a function in n processes at once; what it returned in each.
 
     Args:
         function: "module:name", of a module beside this one or of an installed one. Of several
             processes each has torchrun's variables; what joins them to a group is its own affair.
         arguments: that JSON can hold, as what is returned must be.
-        timeout: seconds after which all are ended, who may be waiting for each other.
+        timeout: seconds after which all are ended, who may be waiting for each other: many, for
+            on a busy machine a compilation alone takes minutes.
 
     Raises:
         AssertionError: with the traceback of each that failed. All processes are then new ones.
