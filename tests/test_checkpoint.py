@@ -387,10 +387,12 @@ def test_a_config_that_claims_much_is_not_believed(saved, changes, message):
     config["model"] |= changes
     path.write_text(json.dumps(config))
     save(saved, tiny(), step=7)
-    began = time.perf_counter()
+    began = time.process_time()
     with unchecked(), pytest.raises(ValueError, match=message):
         load(saved)
-    assert time.perf_counter() - began < 5
+    # A clock, since what a billion of anything takes is not to be counted otherwise. It is a
+    # hundredth here, of this process alone, whatever else the machine has to do.
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("content", ["[1, 2]", "{", "", "[" * 100_000, '"x"', "null"])

@@ -151,20 +151,16 @@ def test_a_device_that_fails_ends_the_others(native):
     assert launch(lambda group: group.rank, 2) == [0, 1]
 
 
-def total_of_ranks(group: Group) -> tuple[float, bool]:
+def joined(group: Group, x: torch.Tensor) -> tuple[float, bool, torch.Tensor]:
     """In a module, so that a fresh process can import it."""
     assert dist.get_world_size() == group.size
     mine = torch.tensor([float(group.rank)])
     theirs = mine.clone()
     dist.all_reduce(theirs)
-    return group.all_reduce(mine).item(), torch.equal(theirs, group.all_reduce(mine))
-
-
-def add_to(group: Group, x: torch.Tensor) -> torch.Tensor:
-    group.all_reduce(x)  # all have it before any changes it
+    total = group.all_reduce(mine)  # all have x before any changes it
     x += group.rank + 1
     group.all_reduce(x)
-    return x
+    return total.item(), torch.equal(theirs, total), x
 
 
 def fail_on_one(group: Group) -> None:
@@ -173,14 +169,12 @@ def fail_on_one(group: Group) -> None:
     group.all_reduce(torch.ones(3))
 
 
-def test_devices_may_be_processes():
-    assert launch(total_of_ranks, 2, processes=True) == [(1.0, True)] * 2
-
-
-def test_processes_have_tensors_of_their_own():
+def test_devices_may_be_processes_with_tensors_of_their_own():
     x = torch.zeros(3)
-    found = launch(add_to, 2, x, processes=True)
-    assert [each.tolist() for each in (x, *found)] == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
+    found = launch(joined, 2, x, processes=True)
+    assert [(total, same) for total, same, _ in found] == [(1.0, True)] * 2
+    tensors = [each.tolist() for each in (x, *(own for *_, own in found))]
+    assert tensors == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
 
 
 def test_a_process_that_fails_ends_the_others():

@@ -1,5 +1,6 @@
 """Two processes do what one does: the same losses, and states that either can go on from."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,10 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import textwrap
+from collections import Counter
 from pathlib import Path
+from unittest import mock
 
+import pool
 import pytest
+import test_training
 import torch
 from test_resume import (
     HELD_OUT,
@@ -41,6 +45,7 @@ from decoder_only.engine.distributed import (
     process_group,
     wrap,
 )
+from decoder_only.optimization import Muon, build_optimizers
 from decoder_only.training import TrainConfig, train
 
 pytestmark = pytest.mark.skipif(
@@ -48,30 +53,6 @@ pytestmark = pytest.mark.skipif(
     reason="this PyTorch has no gloo to let processes talk through",
 )
 
-SCRIPT = textwrap.dedent(
-    """
-    import json, sys
-    sys.path.insert(0, sys.argv[1])
-    import torch
-    torch.set_num_threads(1)
-    from pathlib import Path
-    from test_resume import HELD_OUT, SETTINGS, TEXT, Stop, stop_after, tiny
-    from decoder_only.engine.distributed import process_group
-    from decoder_only.training import TrainConfig, train
-
-    run, strategy, n_steps = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    config = TrainConfig(**{**SETTINGS, **json.loads(sys.argv[5])})
-    model = tiny(**json.loads(sys.argv[6]))
-    if n_steps:
-        stop_after(model, n_steps)
-    with process_group("cpu") as process:
-        try:
-            train(model, TEXT, HELD_OUT, config, run=run, process=process,
-                  strategy=strategy)
-        except Stop:
-            pass
-    """
-)
 # Dropout draws differ between processes, each of which has its own rows.
 SHAPE = {"dropout": 0.0}
 
@@ -79,7 +60,7 @@ SHAPE = {"dropout": 0.0}
 def launched(
     script: str, *arguments: str, n_processes: int = 2, ends: tuple[int, ...] = (0, 0)
 ) -> list[str]:
-    """Run a script in several processes, as torchrun starts them; what each printed."""
+    """Run a script in processes of its own, as torchrun starts them; what each printed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -87,6 +68,8 @@ def launched(
     for rank in range(n_processes):
         environment = {
             **os.environ,
+            "PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}",
+            "OMP_NUM_THREADS": "1",
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(n_processes),
@@ -108,13 +91,20 @@ def launched(
     return said
 
 
-def together(
-    run: Path, strategy: str, *, n_processes: int = 2, n_steps: int = 0, **changes
-) -> None:
-    """Train in several processes."""
-    arguments = [str(Path(__file__).parent), str(run), strategy, str(n_steps)]
-    arguments += [json.dumps(changes), json.dumps(SHAPE)]
-    launched(SCRIPT, *arguments, n_processes=n_processes)
+def trained(run: str, strategy: str, n_steps: int, changes: dict[str, object]) -> None:
+    """In one of several processes: train, and stop after some steps, or after all with 0."""
+    config = TrainConfig(**{**SETTINGS, **changes})
+    model = tiny(**SHAPE)
+    if n_steps:
+        stop_after(model, n_steps)
+    with process_group("cpu") as process, contextlib.suppress(Stop):
+        settings = {"run": Path(run), "process": process, "strategy": strategy}
+        train(model, TEXT, HELD_OUT, config, **settings)
+
+
+def together(run: Path, strategy: str, *, n_steps: int = 0, **changes) -> None:
+    """Train in two processes."""
+    pool.call("test_distributed:trained", str(run), strategy, n_steps, changes, n=2)
 
 
 def losses(run: Path) -> list[float]:
@@ -169,7 +159,9 @@ def test_a_run_of_two_goes_on_alone_and_the_reverse(tmp_path, alone, strategy):
 
 def test_one_process_under_torchrun_is_as_good_as_alone(tmp_path, alone):
     run = begun(tmp_path / "run")
-    together(run, "ddp", n_processes=1)
+    script = "import sys; from test_distributed import trained; "
+    script += "trained(sys.argv[1], 'ddp', 0, {})"
+    launched(script, str(run), n_processes=1)
     assert_same_end(run, alone)
 
 
@@ -205,81 +197,80 @@ def test_rows_that_do_not_divide_are_refused(tmp_path):
         train(tiny(), TEXT, HELD_OUT, config, process=Process(rank=0, n_ranks=3))
 
 
-FACTS = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-import torch, torch.distributed as dist
-torch.set_num_threads(1)
-import test_training as t
-from decoder_only.engine import distributed
-from decoder_only.engine.distributed import local_copies, local_rows, process_group
-from decoder_only.optimization import Muon
-
-counts = {}
-for name in ("all_reduce", "all_gather"):
-    def counted(*args, real=getattr(dist, name), name=name, **settings):
-        counts[name] = counts.get(name, 0) + 1
-        return real(*args, **settings)
-    setattr(dist, name, counted)
-
 def stepped(matrices, gradients, process):
+    """One step of Muon, and how many matrices this process had to orthogonalize."""
     parameters = [torch.nn.Parameter(x.clone()) for x in matrices]
     muon = Muon(parameters, learning_rate=0.1, weight_decay=0.1, process=process)
-    for p, g in zip(parameters, gradients):
+    for p, g in zip(parameters, gradients, strict=True):
         p.grad = g.clone()
-    rows = []
-    real = muon._orthogonalize
+    rows, real = [], muon._orthogonalize
     muon._orthogonalize = lambda x, **rest: (rows.append(len(x)), real(x, **rest))[1]
     muon.step()
     return [p.detach() for p in parameters], rows
 
-told = {}
-with process_group("cpu") as process:
-    # Muon: shares of five matrices of one shape and one of another.
-    g = torch.Generator().manual_seed(0)
-    shapes = [(6, 4)] * 5 + [(4, 6)]
-    matrices, gradients = ([torch.randn(s, generator=g) for s in shapes] for _ in "ab")
-    ours, rows = stepped(matrices, gradients, process)
-    alone, _ = stepped(matrices, gradients, distributed.ALONE)
-    for a, b in zip(ours, alone):
-        torch.testing.assert_close(a, b)
-    told["rows"], told["muon"] = rows, dict(counts)
 
-    # A loss that is infinite in one process, though all gradients are finite: nobody steps.
-    counts.clear()
-    model = t.tiny()
-    wrapped = distributed.wrap(model, process)
-    extra = torch.inf if process.rank else 0
-    wrapped_loss = lambda m, i, w: t.training.batch_loss(m, i, w) + extra
-    moving = t.build_optimizers(model, learning_rate=0.1)
-    before = model.embedding.weight.detach().clone()
-    result = t.train_step(wrapped, moving, *t.a_batch(), accumulation=2,
-                          loss_function=wrapped_loss, process=process)
-    told["skipped"] = bool(result.skipped)
-    told["moved"] = not torch.equal(model.embedding.weight, before)
-    told["step"] = dict(counts)
-    told["views"] = wrapped.gradient_as_bucket_view
+def shared() -> dict[str, object]:
+    """In one of two processes: what it has of the work, and how often it talks."""
+    counts, told, dist = Counter(), {}, torch.distributed
 
-    # FSDP from the meta device: the first process's weights, a share in each.
-    with torch.device("meta" if process.rank else "cpu"):
-        model = t.tiny()
-    full = sum(p.numel() for p in model.parameters())
-    expected = t.tiny().state_dict()
-    distributed.wrap(model, process, "fsdp", blocks=model.blocks)
-    state = model.state_dict() | {"scalar": torch.tensor(2.0)}
-    copies = local_copies(state, process)
-    told["copies"] = len(copies)
-    told["share"] = sum(x.numel() for x in copies.values()) / full
-    for name, x in expected.items():
-        assert torch.equal(x[local_rows(state[name])], copies[name]), name
-print("told", json.dumps(told))
-"""
+    def counted(name):
+        real = getattr(dist, name)
+
+        def call(*args, **settings):
+            counts[name] += 1
+            return real(*args, **settings)
+
+        return mock.patch.object(dist, name, call)
+
+    with counted("all_reduce"), counted("all_gather"), process_group("cpu") as process:
+        # Muon: shares of five matrices of one shape and one of another.
+        g = torch.Generator().manual_seed(0)
+        shapes = [(6, 4)] * 5 + [(4, 6)]
+        matrices, gradients = (
+            [torch.randn(shape, generator=g) for shape in shapes] for _ in "ab"
+        )
+        ours, rows = stepped(matrices, gradients, process)
+        told["rows"], told["muon"] = rows, dict(counts)
+        alone, _ = stepped(matrices, gradients, ALONE)
+        torch.testing.assert_close(ours, alone)
+
+        # A loss that is infinite in one process, though all gradients are finite: nobody steps.
+        model = test_training.tiny()
+        wrapped = wrap(model, process)
+        extra = torch.inf if process.rank else 0
+        moving = build_optimizers(model, learning_rate=0.1)
+        before = model.embedding.weight.detach().clone()
+        counts.clear()
+        result = training.train_step(
+            wrapped,
+            moving,
+            *test_training.a_batch(),
+            accumulation=2,
+            loss_function=lambda m, i, w: training.batch_loss(m, i, w) + extra,
+            process=process,
+        )
+        told["skipped"] = bool(result.skipped)
+        told["moved"] = not torch.equal(model.embedding.weight, before)
+        told["step"] = dict(counts)
+        told["views"] = wrapped.gradient_as_bucket_view
+
+        # FSDP from the meta device: the first process's weights, a share in each.
+        with torch.device("meta" if process.rank else "cpu"):
+            model = test_training.tiny()
+        full = sum(p.numel() for p in model.parameters())
+        expected = test_training.tiny().state_dict()
+        wrap(model, process, "fsdp", blocks=model.blocks)
+        state = model.state_dict() | {"scalar": torch.tensor(2.0)}
+        copies = local_copies(state, process)
+        told["copies"] = len(copies)
+        told["share"] = sum(x.numel() for x in copies.values()) / full
+        for name, x in expected.items():
+            assert torch.equal(x[local_rows(state[name])], copies[name]), name
+    return told
 
 
-def test_what_two_processes_share(tmp_path):
-    said = launched(FACTS, str(Path(__file__).parent))
-    lines = ["".join(x.split("told ")[1:]) for x in said]
-    first, second = (json.loads(line) for line in lines)
+def test_what_two_processes_share():
+    first, second = pool.call("test_distributed:shared", n=2)
     # Three of five matrices in each, the last of the second a filling; one of one and a filling.
     assert first["rows"] == second["rows"] == [3, 1]
     assert first["muon"] == {"all_gather": 2}, "one for each shape"
@@ -307,9 +298,7 @@ def test_half_a_process_group_is_refused(monkeypatch, missing):
 
 SHARDED = """
 import json, os, signal, sys, tracemalloc
-sys.path.insert(0, sys.argv[1])
 import torch
-torch.set_num_threads(1)
 from pathlib import Path
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -319,7 +308,7 @@ from decoder_only import training
 from decoder_only.engine import checkpoint
 from decoder_only.engine.distributed import local_tensor, process_group
 
-place, shape, settings = Path(sys.argv[2]), *map(json.loads, sys.argv[3:])
+place, shape, settings = Path(sys.argv[1]), *map(json.loads, sys.argv[2:])
 
 
 def storages(values):
@@ -440,8 +429,7 @@ def shards(tmp_path_factory) -> tuple[Path, list[dict]]:
     model, config = stop_after(tiny(**WIDE), 5), TrainConfig(**FEW)
     with pytest.raises(Stop):
         train(model, TEXT, HELD_OUT, config, run=place / "one")
-    arguments = [str(Path(__file__).parent), str(place)]
-    arguments += [json.dumps(WIDE), json.dumps(FEW)]
+    arguments = [str(place), json.dumps(WIDE), json.dumps(FEW)]
     said = launched(SHARDED, *arguments, ends=(1, -signal.SIGKILL))
     return place, [json.loads(x.split("told ")[1].splitlines()[0]) for x in said]
 

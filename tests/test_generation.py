@@ -2,9 +2,10 @@
 
 import math
 import re
-import subprocess
-import sys
+from functools import partial
+from unittest import mock
 
+import pool
 import pytest
 import torch
 from hypothesis import given, settings
@@ -643,27 +644,28 @@ def test_the_marker_is_the_one_that_data_are_divided_by():
 
 # -------------------------------------------------------------------------------------- compilation
 
-# In a process of its own: run-time checks of annotations cannot be compiled.
-COMPILED = """
-import torch
-from decoder_only import GPT, GPTConfig
-from torch._dynamo.testing import CompileCounter
 
-counter, plain = CompileCounter(), torch.compile
-torch.compile = lambda model, **settings: plain(model, backend=counter, **settings)
-shape = dict(vocab_size=12, context_length=400, d_model=16, n_layers=2, n_heads=2)
-model = GPT(GPTConfig(**shape, positions="rotary"), generator=torch.Generator().manual_seed(0))
-model = model.double()
-for prompt in ([[1, 2, 3]], [[4, 5, 6, 7, 8]]):  # neither the text nor its length matter
-    prompt = torch.tensor(prompt)
-    found = [
-        model.generate(prompt, max_new_tokens=200, compile=compile,
-                       generator=torch.Generator().manual_seed(1))
-        for compile in (False, True)
-    ]
-    assert torch.equal(*found)
-    assert counter.frame_count == 1, counter.frame_count
-"""
+def generated_by_one_graph() -> None:
+    """In another process: run-time checks of annotations cannot be compiled."""
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    model = tiny(context_length=400, n_layers=2, positions="rotary").double()
+    with mock.patch.object(torch, "compile", partial(torch.compile, backend=counter)):
+        # Neither the text nor its length matters.
+        for prompt in ([[1, 2, 3]], [[4, 5, 6, 7, 8]]):
+            found = [
+                model.generate(
+                    torch.tensor(prompt),
+                    max_new_tokens=200,
+                    compile=is_compiled,
+                    generator=seeded(1),
+                )
+                for is_compiled in (False, True)
+            ]
+            assert torch.equal(*found)
+            assert counter.frame_count == 1
 
 
 def test_what_cannot_be_compiled_is_written_all_the_same(monkeypatch):
@@ -682,7 +684,4 @@ def test_what_cannot_be_compiled_is_written_all_the_same(monkeypatch):
 
 
 def test_two_hundred_tokens_are_generated_by_one_compiled_graph():
-    run = subprocess.run(
-        [sys.executable, "-c", COMPILED], capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
+    pool.call("test_generation:generated_by_one_graph")

@@ -4,8 +4,8 @@ A file may come from a stranger, whose seals are right: a checksum proves that n
 who wrote it. Whatever stands in it, nothing in it is executed, reading it takes no more than a
 gigabyte and five seconds, and the command ends without a traceback.
 
-`HOSTILE_EXAMPLES=1000 pytest tests/test_hostile.py` tries a thousand of each kind; an ordinary run
-tries a few, always the same.
+`HYPOTHESIS_PROFILE=explore pytest tests/test_hostile.py` tries a thousand of each kind, new ones;
+an ordinary run tries a few, always the same.
 """
 
 import copy
@@ -23,6 +23,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from ladder import examples
 
 from decoder_only import GPT, GPTConfig
 from decoder_only.engine import checkpoint, tokens
@@ -32,12 +33,13 @@ from decoder_only.tokenization import BytePairTokenizer
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits")
 
 TESTS = Path(__file__).resolve().parent
-EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", "20"))
 LOG = [{"step": step, "loss": 5.0 - step, "learning_rate": 0.1} for step in (1, 2)]
 LOG += [{"step": 2, "validation_loss": 3.0, "bits_per_byte": 1.5, "floor": None}]
 
 hostile = settings(
-    max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None
+    max_examples=examples(7),
+    suppress_health_check=list(HealthCheck),
+    database=None,
 )
 
 

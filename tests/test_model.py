@@ -6,15 +6,17 @@ import json
 import math
 import pickle
 import shutil
-import subprocess
-import sys
-import time
+from pathlib import Path
+from unittest import mock
 
+import pool
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 from ladder import (
+    FEW,
     PRECISIONS,
     SIZES,
     VARIANTS,
@@ -31,15 +33,20 @@ from ladder import (
     unchecked,
 )
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from decoder_only import GPT, GPTConfig, multihead
 from decoder_only.attention import attend
-from decoder_only.lm_head import next_token_loss
+from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
 from decoder_only.presets import PRESETS
 from decoder_only.pretrained import from_gpt2, from_llama, gpt2_config, llama_config
 
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 every_variant = pytest.mark.parametrize("settings", VARIANTS)
+# For what follows of a variant that equals its formulas, and is shown of the code once more.
+some_variants = pytest.mark.parametrize("settings", FEW)
 
 
 def reach(settings: dict) -> int:
@@ -173,7 +180,7 @@ def test_no_gradient_from_an_output_to_a_later_input(settings):
         assert (gradient[row] > 0).tolist() == seen
 
 
-@every_variant
+@some_variants
 def test_outputs_for_a_prefix_do_not_depend_on_what_follows(settings):
     model, ids = build(**settings), random_ids()
     logits = model(ids)
@@ -186,7 +193,7 @@ def test_outputs_for_a_prefix_do_not_depend_on_what_follows(settings):
         assert torch.equal(model(other)[:, :n], logits[:, :n])
 
 
-@every_variant
+@some_variants
 def test_the_last_position_can_be_asked_for_alone(settings):
     model, ids = build(**settings), random_ids()
     torch.testing.assert_close(
@@ -201,7 +208,7 @@ def test_the_head_reads_one_position_where_one_is_asked_for():
     assert read == [(B, 1, V)]
 
 
-@every_variant
+@some_variants
 def test_rows_of_a_batch_do_not_interact(settings):
     model, ids = build(**settings), random_ids(rows=3)
     logits = model(ids)
@@ -222,7 +229,7 @@ def test_only_attention_mixes_positions(settings):
         assert torch.equal(gradient > 0, reached)
 
 
-@every_variant
+@some_variants
 def test_order_is_known_from_positions_and_mask_alone(settings, monkeypatch):
     """Without both, permuting the inputs permutes the outputs; with either, it does not."""
     model, ids = build(**{**settings, "windows": (None,)}), random_ids()
@@ -286,7 +293,7 @@ def test_count_of_parameters_by_hand(settings):
     assert GPT(GPTConfig(**SIZES, head_dim=k, **settings)).count_parameters() == total
 
 
-@every_variant
+@some_variants
 def test_settings_survive_json(settings):
     config = GPTConfig(**SIZES, head_dim=4, **settings)
     assert GPTConfig(**json.loads(json.dumps(config.to_dict()))) == config
@@ -627,11 +634,25 @@ def test_weights_do_not_depend_on_the_global_generator():
 
 
 def test_gpt3_can_be_built_and_run_without_memory():
-    start = time.process_time()
-    with torch.device("meta"):
+    class Real(TorchDispatchMode):
+        """Counts what is made elsewhere than on the meta device, if only for a moment."""
+
+        n_bytes = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            made = function(*args, **(kwargs or {}))
+            self.n_bytes += sum(
+                x.nbytes
+                for x in tree_leaves(made)
+                if isinstance(x, torch.Tensor) and not x.is_meta
+            )
+            return made
+
+    with torch.device("meta"), Real() as real:
         model = GPT(PRESETS["gpt3-175b"])
         logits = model(torch.zeros(1, 5, dtype=torch.long))
-    assert time.process_time() - start < 20
+    assert real.n_bytes < 2**20
+    assert all(x.is_meta for x in (logits, *model.parameters(), *model.buffers()))
     assert logits.shape == (1, 5, 50257)
     d, per_block = 12288, 12 * 12288**2 + 13 * 12288
     assert model.count_parameters() == (50257 + 2048) * d + 96 * per_block + 2 * d
@@ -710,52 +731,58 @@ def test_recomputing_keeps_little_more_than_the_inputs_of_the_blocks():
 
 # -------------------------------------------------------------------------------------- compilation
 
-# In a process of its own: run-time checks of annotations cannot be compiled.
-COMPILE = """
-import copy, sys, torch
-from decoder_only import GPT, GPTConfig
-from decoder_only.lm_head import next_token_loss
-
-backend, n_layers = sys.argv[1], int(sys.argv[2])
-sizes = dict(vocab_size=19, context_length=7, d_model=24, n_layers=n_layers, n_heads=4)
-variants = [
-    dict(n_kv_heads=2, positions="rotary", norm="rms", qk_norm=True, activation="swiglu",
-         windows=(3, None), bias=False),
-    dict(),
-    dict(positions="sinusoidal", norm_position="post", activation="squared_relu", tied=False),
-]
-ids = torch.randint(19, (2, 8), generator=torch.Generator().manual_seed(0))
-for settings in variants[: int(sys.argv[3])]:
-    config = GPTConfig(**sizes, **settings)
-    eager = GPT(config, generator=torch.Generator().manual_seed(0))
-    twin = copy.deepcopy(eager)
-    compiled = torch.compile(twin, backend=backend, fullgraph=True)
-    for step in range(3):
-        logits = []
-        for model in (eager, compiled):
-            logits.append(model(ids[:, :-1]))
-            next_token_loss(logits[-1], ids[:, 1:]).backward()
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    parameter.sub_(0.5 * parameter.grad)
-            model.zero_grad()
-        torch.testing.assert_close(*logits, rtol=1e-5, atol=1e-5)
-    for (name, a), (_, b) in zip(eager.named_parameters(), twin.named_parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-    assert ("head.weight" not in twin.state_dict()) == config.tied
-    assert sum(p.numel() for p in compiled.parameters()) == eager.count_parameters()
-"""
+MODERN = {"n_kv_heads": 2, "positions": "rotary", "norm": "rms", "qk_norm": True}
+MODERN |= {"activation": "swiglu", "windows": (3, None), "bias": False}
+OLD = {"positions": "sinusoidal", "norm_position": "post", "tied": False}
+OLD |= {"activation": "squared_relu"}
 
 
-def compile_and_compare(backend: str, *, n_layers: int, n_variants: int) -> None:
-    command = [sys.executable, "-c", COMPILE, backend, str(n_layers), str(n_variants)]
-    run = subprocess.run(command, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+def equals_eager_in_cpp(*variants: dict) -> None:
+    """Inductor writes for the instructions that ATEN_CPU_CAPABILITY names, if it is set.
+
+    Its cache on disk does not know that: code written for AVX-512 would be compiled for AVX2, and
+    leave half of each result unwritten. It does know what is asked for here.
+    """
+    from torch._inductor import config
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    with config.patch({"cpp.simdlen": pick_vec_isa().bit_width()}):
+        compiled_equals_eager("inductor", 1, *variants)
+
+
+def compiled_equals_eager(backend: str, n_layers: int, *variants: dict) -> None:
+    """In another process: run-time checks of annotations cannot be compiled."""
+    sizes = {"vocab_size": 19, "context_length": 7, "d_model": 24, "n_heads": 4}
+    ids = random_ids(2, 8)
+    for settings in variants:
+        torch._dynamo.reset()
+        config = GPTConfig(**sizes, n_layers=n_layers, **settings)
+        eager = GPT(config, generator=torch.Generator().manual_seed(0))
+        twin = copy.deepcopy(eager)
+        compiled = torch.compile(twin, backend=backend, fullgraph=True)
+        for _ in range(3):
+            logits = []
+            for model in (eager, compiled):
+                logits.append(model(ids[:, :-1]))
+                next_token_loss(logits[-1], ids[:, 1:]).backward()
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter.sub_(0.5 * parameter.grad)
+                model.zero_grad()
+            torch.testing.assert_close(*logits, rtol=1e-5, atol=1e-5)
+        weights = dict(eager.named_parameters())
+        for name, weight in twin.named_parameters():
+            torch.testing.assert_close(weight, weights.pop(name), rtol=1e-5, atol=1e-5)
+        assert not weights
+        assert ("head.weight" not in twin.state_dict()) == config.tied
+        n_parameters = sum(p.numel() for p in compiled.parameters())
+        assert n_parameters == eager.count_parameters()
 
 
 def test_compiled_models_equal_eager_and_stay_tied():
     """Traced and differentiated ahead of time as one graph, three steps of training long."""
-    compile_and_compare("aot_eager", n_layers=2, n_variants=3)
+    variants = ({}, MODERN, OLD)
+    pool.call("test_model:compiled_equals_eager", "aot_eager", 2, *variants)
 
 
 @pytest.mark.skipif(
@@ -764,27 +791,17 @@ def test_compiled_models_equal_eager_and_stay_tied():
 )
 def test_compiled_code_equals_eager_and_stays_tied():
     """The same through generated and compiled C++."""
-    compile_and_compare("inductor", n_layers=1, n_variants=1)
+    pool.call("test_model:equals_eager_in_cpp", MODERN)
 
 
-GRAPHS = """
-import tempfile, torch
-import torch.distributed as dist
-from torch._dynamo.testing import CompileCounter
-from torch._dynamo.utils import counters
-from torch.nn.parallel import DistributedDataParallel
-from decoder_only import GPT, GPTConfig
-from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
-
-shape = dict(vocab_size=19, context_length=16, d_model=192, n_layers=2, n_heads=4)
-ids = torch.randint(19, (2, 17), generator=torch.Generator().manual_seed(0))
-
-
-class Loss(torch.nn.Module):
-    def __init__(self, sliced=False, recompute=False, **settings):
+class Loss(nn.Module):
+    def __init__(
+        self, *, sliced: bool = False, recompute: bool = False, **settings: object
+    ) -> None:
         super().__init__()
-        self.model, self.sliced = GPT(GPTConfig(**shape, **settings)), sliced
-        self.model.recompute = recompute
+        sizes = {"vocab_size": 19, "context_length": 16, "d_model": 192, "n_layers": 2}
+        self.model = GPT(GPTConfig(**sizes, n_heads=4, **settings))
+        self.sliced, self.model.recompute = sliced, recompute
 
     def forward(self, ids):
         if not self.sliced:
@@ -793,10 +810,14 @@ class Loss(torch.nn.Module):
         return sliced_next_token_loss(x, weight, ids[:, 1:], n_slices=3)
 
 
-def n_graphs(loss, wrap=lambda compiled: compiled):
+def n_graphs(loss: nn.Module, wrap=lambda compiled: compiled) -> int:
+    """Of three steps; none of them with a break."""
+    from torch._dynamo.testing import CompileCounter
+    from torch._dynamo.utils import counters
+
     torch._dynamo.reset()
     counters.clear()
-    counter = CompileCounter()
+    counter, ids = CompileCounter(), random_ids(2, 17)
     model = wrap(torch.compile(loss, backend=counter))
     for _ in range(3):
         model(ids).backward()
@@ -804,25 +825,28 @@ def n_graphs(loss, wrap=lambda compiled: compiled):
     return counter.frame_count
 
 
-windows = dict(windows=(None, 4), positions="rotary", dropout=0.1)
-assert n_graphs(Loss()) == 1
-assert n_graphs(Loss(recompute=True, **windows)) == 1
-assert n_graphs(Loss(sliced=True, recompute=True, tied=False, soft_cap=5.0)) == 1
-store = f"file://{tempfile.mktemp()}"
-dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
-# Dynamo cuts a graph where DDP's buckets end, so that the first are averaged while the others
-# are still being computed. Told not to, it makes one graph here too.
-assert n_graphs(Loss(), DistributedDataParallel) > 1
-torch._dynamo.config.optimize_ddp = False
-assert n_graphs(Loss(), DistributedDataParallel) == 1
-assert n_graphs(Loss(sliced=True, recompute=True, **windows), DistributedDataParallel) == 1
-"""
+def graphs_of_training(folder: str) -> None:
+    windows = {"windows": (None, 4), "positions": "rotary", "dropout": 0.1}
+    assert n_graphs(Loss()) == 1
+    assert n_graphs(Loss(recompute=True, **windows)) == 1
+    assert n_graphs(Loss(sliced=True, recompute=True, tied=False, soft_cap=5.0)) == 1
+    store = Path(folder, "store").as_uri()
+    dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        # Dynamo cuts a graph where DDP's buckets end, so that the first are averaged while the
+        # others are still being computed. Told not to, it makes one graph here too.
+        assert n_graphs(Loss(), DistributedDataParallel) > 1
+        with torch._dynamo.config.patch(optimize_ddp=False):
+            assert n_graphs(Loss(), DistributedDataParallel) == 1
+            loss = Loss(sliced=True, recompute=True, **windows)
+            assert n_graphs(loss, DistributedDataParallel) == 1
+    finally:
+        dist.destroy_process_group()
 
 
-def test_training_is_one_graph_without_a_break():
+def test_training_is_one_graph_without_a_break(tmp_path):
     """Recomputed, in slices, with windows and dropout; in DDP, if that does not ask for more."""
-    run = subprocess.run([sys.executable, "-c", GRAPHS], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+    pool.call("test_model:graphs_of_training", str(tmp_path))
 
 
 # ------------------------------------------------------------------------------------------- errors
@@ -1008,11 +1032,13 @@ def test_weights_are_counted_before_they_exist(settings):
     ids=str,
 )
 def test_models_that_no_machine_could_hold_are_refused_at_once(sizes, message):
+    """Before a part of them is made."""
     config = GPTConfig(**{**SIZES, "head_dim": 4, **sizes})
-    start = time.process_time()
-    with pytest.raises(ValueError, match=message):
+    made = {"autospec": True, "side_effect": nn.Module.__init__}
+    counted = mock.patch.object(nn.Module, "__init__", **made)
+    with counted as parts, pytest.raises(ValueError, match=message):
         GPT(config)
-    assert time.process_time() - start < 1
+    assert not parts.called
 
 
 def test_config_is_frozen_and_hashable():

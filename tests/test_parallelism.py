@@ -2,9 +2,11 @@
 
 import gc
 import math
+import os
 import weakref
 from functools import partial
 
+import pool
 import pytest
 import torch
 import torch.distributed as dist
@@ -14,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from decoder_only.attention import attend_explicitly
 from decoder_only.encoders import Encoder, MaskedModel
+from decoder_only.engine import collectives
 from decoder_only.engine.collectives import Group, launch
 from decoder_only.engine.memory import Allocations, held_bytes
 from decoder_only.lm_head import next_token_loss
@@ -470,11 +473,20 @@ def by_name(group: Group, ways: dict) -> dict:
     return {name: way(group) for name, way in ways.items()}
 
 
+def in_a_process(folder: str) -> None:
+    """What `launch` has each of its processes do."""
+    settings = {"native": True, "device": "cpu", "timeout": 60.0}
+    collectives._process(int(os.environ["RANK"]), folder, 2, settings)
+
+
 @pytest.fixture(scope="module")
-def found_by():
-    """A process costs more to start than to use: two are started once, and four are threads."""
+def found_by(tmp_path_factory):
+    """A process costs more to start than to use: two are the tests' own, and four are threads."""
+    folder = str(tmp_path_factory.mktemp("two"))
+    torch.save((by_name, (OF_TWO,)), f"{folder}/task.pt")
+    pool.call("test_parallelism:in_a_process", folder, n=2)
     return {
-        2: launch(by_name, 2, OF_TWO, processes=True, native=True),
+        2: [collectives._load(folder, str(rank)) for rank in range(2)],
         4: launch(by_name, 4, OF_FOUR, native=True),
     }
 

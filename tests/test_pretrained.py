@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ladder import SIZES, V, build, compare, random_ids, unchecked
+from ladder import SIZES, V, build, compare, examples, random_ids, unchecked
 
 from decoder_only import GPT, GPTConfig, pretrained
 from decoder_only.encoders import Encoder
@@ -727,7 +727,7 @@ WORDS = st.text(max_size=60) | st.lists(
 ).map("".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100))
 @given(text=WORDS)
 def test_ids_are_those_of_the_library_for_any_text(text, tokenizer):
     tokenizers = pytest.importorskip("tokenizers", reason="compares with it")
@@ -841,7 +841,7 @@ JUNK = st.recursive(
     max_leaves=6,
 )
 many = settings(
-    max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(300), suppress_health_check=list(HealthCheck), database=None
 )
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ladder import unchecked
 
 from decoder_only import GPTConfig, stored
 from decoder_only.data import document_corpus
+from decoder_only.engine.checkpoint import SavedRun
 from decoder_only.laws import fit
 from decoder_only.lm_head import bits_per_byte
 from decoder_only.scaling import count_parameters
@@ -54,6 +56,7 @@ def test_the_prediction_is_what_the_law_says():
     for name, floor in {"floor free": None, "floor fixed": runs["floor"][0]}.items():
         law = fit(runs["parameters"], runs["tokens"], runs["loss"], floor=floor)
         foretold = law.loss(held["parameters"], held["tokens"])
+        # Said to three decimals; and where a fit ends differs by less than a ten-thousandth.
         assert foretold == pytest.approx(said[name]["loss"], abs=6e-4)
 
 
@@ -62,29 +65,27 @@ def test_an_experiment_that_was_not_made_is_named():
         load_runs("width")
 
 
-def test_the_model_has_learned_its_language():
-    language = StoryLanguage()
+def gap_to_the_floor(language: StoryLanguage, saved: SavedRun) -> float:
+    """Of 40 stories held out, in bits per byte."""
     stories = list(islice(language.stories(split="validation", seed=0), 40))
-    saved = load_model("full")
-    corpus = document_corpus(
-        stories, saved.tokenizer, nats=language.floor(stories).nats
-    )
+    nats = language.floor(stories).nats
+    corpus = document_corpus(stories, saved.tokenizer, nats=nats)
     loss = evaluate(saved.model, corpus).loss
-    gap = bits_per_byte(loss - corpus.floor, corpus.bytes_per_token)
-    assert 0.005 < gap < 0.025
+    return bits_per_byte(loss - corpus.floor, corpus.bytes_per_token)
+
+
+def test_the_model_has_learned_its_language():
+    with unchecked():  # stories are told, and many rows evaluated
+        assert 0.005 < gap_to_the_floor(StoryLanguage(), load_model("full")) < 0.025
 
 
 def test_the_small_model_was_kept_as_it_grew():
-    language = StoryLanguage.hamlet()
-    stories = list(islice(language.stories(split="validation", seed=0), 40))
     gaps = []
-    for step in (None, 1024, 64, 2):
-        saved = load_model("hamlet", step)
-        assert saved.step == (step or 4096)
-        nats = language.floor(stories).nats
-        corpus = document_corpus(stories, saved.tokenizer, nats=nats)
-        loss = evaluate(saved.model, corpus).loss
-        gaps.append(bits_per_byte(loss - corpus.floor, corpus.bytes_per_token))
+    with unchecked():
+        for step in (None, 1024, 64, 2):
+            saved = load_model("hamlet", step)
+            assert saved.step == (step or 4096)
+            gaps.append(gap_to_the_floor(StoryLanguage.hamlet(), saved))
     assert gaps == sorted(gaps)
     assert 0.01 < gaps[0] < 0.03
     with pytest.raises(ValueError, match=r"step=3 cannot work: .*: 2, 4, 8, .*, 4096"):

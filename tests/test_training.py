@@ -3,13 +3,14 @@
 import contextlib
 import copy
 import dataclasses
+import functools
 import itertools
 import json
 import math
-import subprocess
 import sys
-from pathlib import Path
+from unittest import mock
 
+import pool
 import pytest
 import torch
 from hypothesis import given, settings
@@ -509,34 +510,33 @@ def test_an_evaluation_holds_no_more_rows_than_a_step(accumulation):
     assert {is_training for is_training, _ in shapes} == {True, False}
 
 
+def compiled_twice() -> None:
+    """In another process: run-time checks of annotations cannot be compiled."""
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(sum(node.op == "call_function" for node in graph.graph.nodes))
+        return graph
+
+    whole = functools.partial(torch.compile, backend=count, fullgraph=True)
+    with mock.patch.object(torch, "compile", whole):
+        # With Muon one more for each of three shapes.
+        for optimizer, expected in (("adamw", 2), ("muon", 5)):
+            graphs.clear()
+            torch._dynamo.reset()
+            config = brief(evaluate_every=3, optimizer=optimizer, accumulation=2)
+            plain = train(tiny(), TEXT, TEXT, config)
+            config = dataclasses.replace(config, compile=True)
+            compiled = train(tiny(), TEXT, TEXT, config)
+            assert len(graphs) == expected, (optimizer, graphs)
+            torch.testing.assert_close(
+                compiled.losses, plain.losses, rtol=1e-4, atol=1e-4
+            )
+
+
 def test_model_and_loss_are_compiled_once_for_steps_and_once_for_evaluations():
     """Without any compiler: the graphs that torch.compile would hand to one are counted."""
-    script = """
-import sys; sys.path.insert(0, sys.argv[1])
-import torch, test_training as t
-graphs = []
-def count(graph, inputs):
-    graphs.append(sum(node.op == "call_function" for node in graph.graph.nodes))
-    return graph
-real = torch.compile
-torch.compile = lambda function, **settings: real(
-    function, backend=count, fullgraph=True, **settings)
-for optimizer, expected in (("adamw", 2), ("muon", 5)):  # one for each of three shapes
-    graphs.clear()
-    torch._dynamo.reset()
-    config = t.brief(compile=True, evaluate_every=3, optimizer=optimizer)
-    config = t.dataclasses.replace(config, accumulation=2)
-    compiled = t.train(t.tiny(), t.TEXT, t.TEXT, config)
-    plain = t.train(t.tiny(), t.TEXT, t.TEXT, t.dataclasses.replace(config, compile=False))
-    assert len(graphs) == expected, (optimizer, graphs)
-    torch.testing.assert_close(compiled.losses, plain.losses, rtol=1e-4, atol=1e-4)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(Path(__file__).parent)],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    pool.call("test_training:compiled_twice")
 
 
 def test_slices_of_the_loss_and_recomputed_blocks_change_nothing_but_memory():

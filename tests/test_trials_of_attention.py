@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from trials import check_rates
+from trials import assert_measured, check_rates, nightly
 
 from decoder_only.stored import load_runs
 
@@ -39,6 +39,17 @@ def test_undivided_products_that_seed_0_did_not_learn_get_lower_rates():
     assert 0 < best < len(tried) - 1
 
 
+def test_a_run_begins_as_its_row_says(trial, monkeypatch):
+    scores = trial("scores")
+    monkeypatch.setattr(scores, "STEPS", 151)  # the last of which counts
+    point = scores.TABLE.at_best_rate(scores.Point(score="additive", head_dim=16))
+    found = scores.measure(point)
+    assert_measured(found, point, "loss")
+    stored_row = scores.TABLE.row(point)
+    assert found.score_std == pytest.approx(float(stored_row["score_std"]), abs=0.002)
+
+
+@nightly
 def test_a_run_gives_its_row_again(trial):
     scores = trial("scores")
     runs = load_runs("scores")

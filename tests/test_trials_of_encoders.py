@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from ladder import unchecked
+from trials import assert_measured, nightly
 
 from decoder_only import stored
 from decoder_only.stored import load_runs
@@ -140,6 +141,32 @@ def test_each_piece_is_asked_for_once_behind_the_mask(trial):
     assert not torch.equal(anew.sum(0), (ids > 2).long())
 
 
+@pytest.mark.parametrize("arm", ["masked, each piece once", "causal"])
+def test_hidden_words_are_learned_and_asked_for(trial, monkeypatch, arm):
+    hidden = trial("hidden_words")
+    some = [*itertools.islice(hidden.places(choosing=True), 5)]
+    monkeypatch.setattr(hidden, "places", lambda *, choosing: some)
+    monkeypatch.setattr(hidden, "STEPS", 10)
+    point = hidden.Point(arm=arm, learning_rate=0.002, seed=0)
+    found = hidden.measure(point)
+    numbers = ("gap", "scored") if arm == "causal" else ("gap",)
+    assert_measured(found, point, *numbers)
+    runs = load_runs("hidden_words")
+    assert {found.parameters} == {*runs["parameters"][runs["arm"] == arm]}
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_translators_are_trained_and_judged(trial, arm):
+    translators = trial("translators")
+    point = translators.Point(arm=arm, steps=10, learning_rate=0.008, seed=1)
+    found = translators.measure(point)
+    assert_measured(found, point, "loss")
+    runs = load_runs("translators")
+    assert {found.parameters} == {*runs["parameters"][runs["arm"] == arm]}
+    assert {found.floor} == {*runs["floor"]}
+
+
+@nightly
 def test_runs_give_their_rows_again(trial):
     hidden = trial("hidden_words")
     runs = load_runs("hidden_words")

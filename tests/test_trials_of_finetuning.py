@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from ladder import unchecked
+from trials import assert_measured, nightly
 
 from decoder_only import stored
 from decoder_only.stored import load_runs
@@ -148,6 +149,19 @@ def test_the_drawn_losses_of_preferences_have_the_exact_one_as_their_mean(
     assert found["DPO, expected"] == pytest.approx(found["DPO, all pairs"], rel=0.005)
 
 
+@pytest.mark.parametrize("arm", ["probe", "lora"])
+def test_classifiers_learn_from_examples(trial, monkeypatch, arm):
+    classifiers = trial("classifiers")
+    monkeypatch.setattr(classifiers, "N_TESTED", 6)
+    point = {"task": "tale", "arm": arm, "examples": 16, "learning_rate": 1.0}
+    point = classifiers.Point(**point, steps=2 * (arm == "lora"), seed=0)
+    found = classifiers.measure(point)
+    assert_measured(found, point, "error")
+    runs = load_runs("classifiers")
+    assert {found.trained} == {*runs["trained"][runs["arm"] == arm]}
+
+
+@nightly
 def test_a_run_gives_its_row_again(trial):
     trial = trial("classifiers")
     runs = load_runs("classifiers")

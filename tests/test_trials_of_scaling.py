@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from ladder import unchecked
+from trials import assert_measured, corpus, nightly
 
 from decoder_only.scaling import count_parameters
 from decoder_only.stored import load_runs
@@ -60,6 +61,20 @@ def test_every_width_has_its_best_rate_inside_for_every_seed():
             assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
 
 
+@pytest.mark.parametrize("parametrization", ["standard", "muP", "muP by ratio"])
+def test_every_width_is_trained(trial, monkeypatch, parametrization):
+    widths, runs = trial("widths"), load_runs("widths")
+    monkeypatch.setattr(widths, "material", lambda: (corpus(), corpus()))
+    monkeypatch.setattr(widths, "STEPS", 12)
+    same = (runs["parametrization"] == parametrization) & (runs["d_model"] == 16)
+    point = {"optimizer": "muon", "parametrization": parametrization, "d_model": 16}
+    point = widths.Point(**point, learning_rate=0.01, seed=1)
+    found = widths.measure(point)
+    assert_measured(found, point, "loss")
+    assert {found.parameters} == {*runs["parameters"][same]}
+
+
+@nightly
 def test_a_run_gives_its_row_again(trial):
     widths, runs = trial("widths"), load_runs("widths")
     same = (runs["optimizer"] == "muon") & (runs["parametrization"] == "muP")

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 from ladder import unchecked
-from trials import check_rates
+from trials import assert_measured, check_rates, corpus, nightly
 
-from decoder_only.data import document_corpus, training_batch
+from decoder_only.data import training_batch
 from decoder_only.lm_head import next_token_loss
 from decoder_only.optimization import orthogonalize
 from decoder_only.stored import load_runs
-from decoder_only.tokenization import BytePairTokenizer
 
 RATES = ("learning_rate", "table_learning_rate")
 ARM = ["rule", "warmup", "clip", "dropout", "texts"]
@@ -89,18 +88,18 @@ def test_what_takes_muon_apart_differs_in_what_it_says(trial, rule):
 
 def test_the_noise_scale_is_that_of_the_rows_gradients(trial, monkeypatch):
     noise = trial("gradient_noise")
-    corpus = tiny()
+    text = corpus()
     monkeypatch.setattr(noise, "N_ROWS", 6)
     model, (optimizer,) = noise.begin(noise.Point(batch_size=8, learning_rate=1e-3))
     for weight in model.parameters():
         weight.grad = torch.full_like(weight, 2.0)
     optimizer.step()
     state = noise.State(learning_rate=1e-3, step=1, seed=0)
-    found = noise.noise_of(model, optimizer, corpus, state, 6.0)
+    found = noise.noise_of(model, optimizer, text, state, 6.0)
     rows = []
     for step in range(6, 12):
         inputs, targets = training_batch(
-            corpus, batch_size=1, context_length=64, seed=1000, step=step
+            text, batch_size=1, context_length=64, seed=1000, step=step
         )
         loss = next_token_loss(model(inputs), targets)
         gradients = torch.autograd.grad(loss, list(model.parameters()))
@@ -116,11 +115,16 @@ def test_the_noise_scale_is_that_of_the_rows_gradients(trial, monkeypatch):
     assert found.v_signal == pytest.approx(signal / 4, rel=1e-3)
 
 
-def tiny():
-    text = ["the cat sat on the mat. it slept.", "a dog ran. it ran far away."] * 20
-    return document_corpus(text, BytePairTokenizer.train(text, 280))
+@pytest.mark.parametrize("rule", ["descent", "adamw", "muon, not orthogonal"])
+def test_every_rule_moves_the_weights(trial, monkeypatch, rule):
+    updates = trial("updates")
+    monkeypatch.setattr(updates, "material", lambda texts: (corpus(), corpus()))
+    monkeypatch.setattr(updates, "STEPS", 3)
+    point = updates.arm(rule, clip=1.0)
+    assert_measured(updates.measure(point), point, "loss", "lowest", "training_loss")
 
 
+@nightly
 def test_a_run_gives_its_row_again(trial):
     updates = trial("updates")
     point = updates.TABLE.at_best_rate(updates.arm("muon", clip=math.inf))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from trials import assert_measured, corpus, nightly
 
 from decoder_only.mlp import SwiGLU
 from decoder_only.stored import load_runs
@@ -49,6 +50,19 @@ def test_wirings_that_the_package_knows_are_the_models_own(trial):
         assert torch.equal(grid.run(model, ids, wiring), model(ids))
 
 
+@pytest.mark.parametrize("arm", ["relu", "reglu", "none"])
+def test_every_kind_of_mlp_is_trained(trial, monkeypatch, arm):
+    activations, runs = trial("activations"), load_runs("activations")
+    monkeypatch.setattr(activations, "stories", lambda: (corpus(), corpus()))
+    point = {"arm": arm, "start": "unit", "learning_rate": 0.02, "seed": 3}
+    point = activations.Point(**point, steps=3)
+    found = activations.measure(point)
+    assert_measured(found, point, "loss")
+    same = (runs["arm"] == arm) & (runs["n_layers"] == 1)
+    assert {found.parameters} == {*runs["parameters"][same]}
+
+
+@nightly
 def test_a_run_gives_its_row_again(trial):
     activations = trial("activations")
     point = activations.Point(arm="swiglu", start="unit", learning_rate=0.02, seed=3)

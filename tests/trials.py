@@ -1,8 +1,39 @@
 """What the tests of the trials' tables share: the protocol that a table must have kept."""
 
-import numpy as np
+import math
+import os
+from dataclasses import asdict
 
-__all__ = ["check_rates"]
+import numpy as np
+import pytest
+
+from decoder_only.data import Corpus, document_corpus
+from decoder_only.tokenization import BytePairTokenizer
+
+__all__ = ["assert_measured", "check_rates", "corpus", "nightly"]
+
+# A row made again shows where a table came from, and little about the code that other tests do not.
+nightly = pytest.mark.skipif(
+    not os.environ.get("DECODER_ONLY_NIGHTLY"),
+    reason="makes a row of a trial again, a whole training; with DECODER_ONLY_NIGHTLY=1",
+)
+
+
+def corpus() -> Corpus:
+    """A few sentences, to learn a few steps from."""
+    text = [
+        "the cat sat on the mat. it slept. " * 5,
+        "a dog ran. it ran far away. " * 5,
+    ]
+    text, tokenizer = 9 * text, BytePairTokenizer.train(text[0] + text[1], 280)
+    return document_corpus(text, tokenizer, nats=99.0)
+
+
+def assert_measured(row: object, point: object, *columns: str) -> None:
+    """A trial's script still runs: the row is of this point, and what it found are numbers."""
+    found = asdict(row)
+    assert asdict(point).items() <= found.items()
+    assert all(math.isfinite(found[name]) for name in columns), found
 
 
 def check_rates(

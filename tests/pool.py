@@ -1,0 +1,126 @@
+"""Processes that run what tests send them, so that PyTorch is imported once and not for each test.
+
+A process is started when it is first needed and ends with the tests. In it annotations are not
+checked as the program runs, which cannot be compiled and is not what several processes are about.
+What must be killed, or must find the world as it was at the start, takes a process of its own.
+
+    call("test_distributed:trained", "a folder", n=2)
+
+runs the function in two of them, which find in the environment what torchrun would have said.
+"""
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import traceback
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
+
+started: list["Worker"] = []
+
+
+class Worker:
+    """A process, as the tests see it: an order goes in as a line, its answer comes back as one."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def obey(self, order: dict[str, Any]) -> Any:
+        with contextlib.suppress(BrokenPipeError):  # how it ended is said below
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, f"the process ended with {self.process.wait()}"
+        answer = json.loads(line)
+        assert "failed" not in answer, answer["failed"]
+        return answer["result"]
+
+
+def call(function: str, *arguments: Any, n: int = 1, timeout: float = 900) -> list[Any]:
+    """Run a function in n processes at once; what it returned in each.
+
+    Args:
+        function: "module:name", of a module beside this one or of an installed one. Of several
+            processes each has torchrun's variables; what joins them to a group is its own affair.
+        arguments: that JSON can hold, as what is returned must be.
+        timeout: seconds after which all are ended, who may be waiting for each other: many, for
+            on a busy machine a compilation alone takes minutes.
+
+    Raises:
+        AssertionError: with the traceback of each that failed. All processes are then new ones.
+    """
+    while len(started) < n:
+        started.append(Worker())
+    orders = [
+        {"function": function, "arguments": arguments, "environment": each}
+        for each in _environments(n)
+    ]
+    with ThreadPoolExecutor(n) as threads:
+        answers = [
+            threads.submit(worker.obey, order)
+            for worker, order in zip(started, orders, strict=False)
+        ]
+        _, waiting = wait(answers, timeout, FIRST_EXCEPTION)
+        wait(waiting, 10)  # one that failed has left its group, at which others fail
+        if not all(each.done() and each.exception() is None for each in answers):
+            end()  # whoever still waits, too
+            raise AssertionError("\n".join(str(each.exception()) for each in answers))
+    return [each.result() for each in answers]
+
+
+def _environments(n: int) -> list[dict[str, str]]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    world = {"WORLD_SIZE": n, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    if n == 1:
+        return [{}]
+    return [
+        {name: str(x) for name, x in {**world, "RANK": i, "LOCAL_RANK": i}.items()}
+        for i in range(n)
+    ]
+
+
+@atexit.register
+def end() -> None:
+    """Of all processes; the next that is needed is a new one."""
+    while started:
+        process = started.pop().process
+        process.kill()
+        process.wait()
+
+
+def main() -> None:
+    # Answers have the standard output to themselves: what a function prints goes with the errors.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    import torch
+
+    torch.set_num_threads(1)
+    before = dict(os.environ)
+    for line in sys.stdin:
+        order = json.loads(line)
+        os.environ.update(order["environment"])
+        try:
+            module, name = order["function"].split(":")
+            function = getattr(importlib.import_module(module), name)
+            answer = {"result": function(*order["arguments"])}
+        except BaseException:
+            answer = {"failed": traceback.format_exc()}
+        os.environ.clear()
+        os.environ.update(before)
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
