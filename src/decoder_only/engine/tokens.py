@@ -21,6 +21,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -367,9 +368,11 @@ def open_tokens(
     """
     folder = Path(folder)
     if not (folder / INDEX).is_file():
+        words = ["decoder-only", "prepare", str(folder), "--out", f"{folder}-tokens"]
         raise FileNotFoundError(
             f"{folder} holds no prepared data (no {INDEX}); give a folder that "
-            "`decoder-only prepare` made"
+            "`decoder-only prepare` made, or make one of the texts that lie there: "
+            f"{shlex.join(words)}"
         )
     index = files.read_json(folder / INDEX)
     said = "is damaged, or was not written by this version's `prepare`"
