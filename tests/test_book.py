@@ -274,3 +274,17 @@ def test_cells_are_short_and_prose_carries_them(path):
     )
     code = sum(lines(cell) for cell in everything)
     assert words >= 5 * code, f"{words} words for {code} lines of code"
+
+
+@every_notebook
+def test_no_caption_names_what_the_dark_theme_turns_over(path):
+    """There black is drawn white, and what was the darkest is the lightest; hues stay."""
+    shade = r"(?i)\b(black|white|(dark|light|pale|bright)(e?r|e?st)?)\b(?! space)"
+    for cell in code_cells(path):
+        shown = cell.metadata.get("mystnb", {})
+        for kind, key in (("figure", "caption"), ("image", "alt")):
+            # A quoted word is what is said and not how it looks.
+            said = re.sub(r"“[^”]*”|`[^`]*`", "", shown.get(kind, {}).get(key, ""))
+            assert not re.search(shade, said), (
+                f"in the dark theme this is false: {said}"
+            )

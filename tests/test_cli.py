@@ -88,6 +88,7 @@ def test_stories_are_learned_and_told_without_any_option_but_size(capfd, tmp_pat
     ):
         assert part in out
     assert "3/3 steps" in err
+    assert "Learning a vocabulary from stories …\n" in err
     folder = tmp_path / "runs/stories-1"
     assert sorted(path.name for path in folder.iterdir()) == [
         ".lock",
@@ -293,6 +294,17 @@ def test_what_cannot_be_prepared_is_named(text, tmp_path, capfd):
     assert "give a folder that `decoder-only prepare` made" in message
 
 
+def test_a_folder_of_texts_is_refused_with_the_command_that_prepares_it(capfd):
+    folder = Path("two novels")
+    folder.mkdir()
+    (folder / "fox.txt").write_text(LINE * 40)
+    message = refused(capfd, "train", "--text", folder, *SMALL)
+    [command] = re.findall("decoder-only (prepare .*)$", message, re.MULTILINE)
+    assert run(*shlex.split(command), "--tokenizer=280", "--quiet") == 0
+    [after] = re.findall("decoder-only (train .*)$", capfd.readouterr().out, re.M)
+    assert run(*shlex.split(after), *SMALL, "--quiet") == 0
+
+
 # -------------------------------------------------------------------------------------- plotting
 
 
@@ -328,7 +340,7 @@ def told(capfd, *words) -> dict[str, list[str]]:
     """The rows of a table: what each says, and what stands below it."""
     assert run(*words) == 0
     out, err = capfd.readouterr()
-    assert not err
+    assert err == f"decoder-only {words[0]}: loading PyTorch …\n"
     assert max(map(len, out.splitlines())) <= 88
     rows: dict[str, list[str]] = {"": []}
     for line in out.splitlines():
@@ -841,6 +853,34 @@ def test_help_and_version_load_next_to_nothing():
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^decoder-only \d+\.\d+", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "rank", "said"),
+    [
+        *((name, [], "0", "decoder-only {}: loading PyTorch …\n") for name in COMMANDS),
+        ("train", ["--quiet"], "0", ""),
+        ("train", [], "1", ""),
+    ],
+)
+def test_a_command_says_a_word_before_it_loads_what_takes_seconds(
+    name, words, rank, said
+):
+    code = f"""
+import os, sys
+from decoder_only.cli import main
+class Heavy:
+    def find_spec(name, *_):
+        if name in ("torch", "numpy", "matplotlib", "scipy", "tyro", "tokenizers"):
+            sys.stderr.flush()
+            os._exit(9)
+sys.meta_path.insert(0, Heavy)
+os.environ["RANK"] = {rank!r}
+main({[name, *words]!r})
+"""
+    done = fresh(code)
+    assert (done.returncode, done.stdout) == (9, "")
+    assert done.stderr == said.format(name)
 
 
 def test_a_command_that_is_not_there_is_refused_with_those_that_are(capfd):

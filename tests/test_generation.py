@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder import unchecked
 
-from decoder_only import GPT, GPTConfig, data, generation
+from decoder_only import GPT, GPTConfig, generation
 from decoder_only.generation import (
     apply_temperature,
     beam_search,
@@ -636,10 +636,6 @@ def test_streaming_leaves_the_model_as_it_was(tokenizer):
     pieces.close() if hasattr(pieces, "close") else None
     del pieces
     assert model.training
-
-
-def test_the_marker_is_the_one_that_data_are_divided_by():
-    assert generation.END_OF_TEXT == data.END_OF_TEXT
 
 
 # -------------------------------------------------------------------------------------- compilation

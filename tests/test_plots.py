@@ -1,9 +1,11 @@
 """The figures: one style, colours and type that every reader can read."""
 
 import io
+import re
 import subprocess
 import sys
 from itertools import combinations
+from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -18,6 +20,8 @@ from decoder_only.show.merging import merging
 from decoder_only.show.placing import placing
 
 mpl.use("Agg")
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -85,9 +89,13 @@ def linear(colour):
 
 
 def in_the_dark(colour):
-    """The colour after the dark theme's filter: invert, then turn the hue by half a circle."""
+    """The colour after the dark theme's filter: `invert(0.93) hue-rotate(180deg)`."""
     keep = 2 * np.array([[0.213, 0.715, 0.072]]) - np.eye(3)
-    return tuple(np.clip(keep @ (1 - np.array(to_rgb(colour))), 0, 1))
+    return tuple(np.clip(keep @ (0.93 - 0.86 * np.array(to_rgb(colour))), 0, 1))
+
+
+# A page, as the style draws it and as the dark theme shows it.
+PAGES = {"light": to_rgb, "dark": in_the_dark}
 
 
 def contrast(one, other) -> float:
@@ -137,14 +145,23 @@ SERIES = (
 )
 
 
+def test_the_dark_page_is_what_the_filter_makes_of_white():
+    css = (ROOT / "book" / "_static" / "book.css").read_text()
+    dark = re.search(r"--pst-color-background: (#\w+); /\* what white becomes", css)[1]
+    assert in_the_dark("white") == pytest.approx(to_rgb(dark), abs=0.002)
+    assert "filter: invert(0.93) hue-rotate(180deg);" in css
+
+
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("vision", VISIONS)
-def test_series_differ_to_every_colour_vision(vision):
+def test_series_differ_to_every_colour_vision_on_every_page(vision, page):
     for one, other in combinations(SERIES, 2):
         seen = [
-            lab(np.array(VISIONS[vision]) @ linear(colour)) for colour in (one, other)
+            lab(np.array(VISIONS[vision]) @ linear(PAGES[page](colour)))
+            for colour in (one, other)
         ]
         # A just noticeable difference is about 2.3.
-        assert np.linalg.norm(seen[0] - seen[1]) > 10, (one, other)
+        assert np.linalg.norm(seen[0] - seen[1]) > 16, (one, other)
 
 
 @pytest.mark.parametrize("colour", [plots.INK, plots.GREY])
@@ -153,9 +170,15 @@ def test_words_stand_out_in_light_and_dark(colour):
     assert contrast(in_the_dark(colour), in_the_dark("white")) >= 4.5
 
 
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("colour", [*SERIES, *PARTS.values()])
-def test_lines_stand_out_in_the_dark(colour):
-    assert contrast(in_the_dark(colour), "black") >= 3
+def test_lines_stand_out_on_every_page(colour, page):
+    assert contrast(PAGES[page](colour), PAGES[page]("white")) >= 3
+
+
+def test_lines_take_their_colours_in_this_order():
+    with plots.style():
+        assert mpl.rcParams["axes.prop_cycle"].by_key()["color"] == list(SERIES)
 
 
 def test_weights_only_darken_and_signs_darken_both_ways():

@@ -25,7 +25,7 @@ from decoder_only.data import (
     text_corpus,
     training_batch,
 )
-from decoder_only.engine import tokens
+from decoder_only.engine import files, tokens
 from decoder_only.engine.tokens import open_tokens, prepare
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -460,15 +460,15 @@ def test_of_two_at_once_one_is_refused_and_the_other_whole(
 
 def test_one_that_waited_does_not_overwrite_what_came_meanwhile(tmp_path, monkeypatch):
     """The folder is looked at again once it is this process's alone."""
-    folder, check, seen = tmp_path / "d", tokens._check_free, []
+    folder, check, seen = tmp_path / "d", files.check_free, []
 
-    def then_another(*given):
-        check(*given)
+    def then_another(*given, **settings):
+        check(*given, **settings)
         seen.append(1)
         if len(seen) == 1:
             prepare(io.StringIO(SAMPLE), folder, tokenizer=BYTES)
 
-    monkeypatch.setattr(tokens, "_check_free", then_another)
+    monkeypatch.setattr(files, "check_free", then_another)
     with pytest.raises(FileExistsError, match=r"^\S*d already holds prepared data"):
         prepare(io.StringIO("other " * 9), folder, tokenizer=BYTES)
     found = open_tokens(folder).train
@@ -505,7 +505,7 @@ def test_a_finished_folder_is_not_overwritten_unasked(folder):
 def test_a_folder_with_something_else_is_never_touched(tmp_path, name, overwrite):
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / name).write_text("{}")
-    with pytest.raises(FileExistsError, match=f"holds something else \\({name}\\)"):
+    with pytest.raises(FileExistsError, match=rf"not prepared data \({name}\)"):
         prepare(
             io.StringIO("abcd"), tmp_path / "d", tokenizer=BYTES, overwrite=overwrite
         )
@@ -515,7 +515,7 @@ def test_a_folder_with_something_else_is_never_touched(tmp_path, name, overwrite
 
 def test_something_else_beside_prepared_data_stays(folder):
     (folder / "notes.txt").touch()
-    with pytest.raises(FileExistsError, match=r"prepared data and nothing else"):
+    with pytest.raises(FileExistsError, match=r"not prepared data \(notes.txt\)"):
         prepare(io.StringIO("abcd"), folder, tokenizer=BYTES, overwrite=True)
     assert open_tokens(folder)
 

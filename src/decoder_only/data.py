@@ -39,8 +39,9 @@ from jaxtyping import Int
 from torch import Tensor
 from tqdm import tqdm
 
-from decoder_only.engine import hardware
+from decoder_only.engine import files, hardware
 from decoder_only.engine.checks import require
+from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
 __all__ = [
     "END_OF_TEXT",
@@ -60,7 +61,6 @@ __all__ = [
     "training_batch",
 ]
 
-END_OF_TEXT = "<|endoftext|>"
 IGNORED = -1
 """The target that the loss leaves out: padding behind the last token of a window."""
 
@@ -495,9 +495,8 @@ def tiny_shakespeare(
     _checked_shakespeare(content, url)
     with contextlib.suppress(OSError):  # without a cache it is downloaded again
         cached.parent.mkdir(parents=True, exist_ok=True)
-        aside = cached.with_name(f"{name}.{os.getpid()}.part")
-        aside.write_bytes(content)
-        os.replace(aside, cached)
+        with files.locked(cached.parent):  # another process may fetch it, too
+            files.write_atomically(cached, content)
     return content.decode()
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from decoder_only.engine import hardware
 from decoder_only.engine.checks import require
 from decoder_only.tokenization import BytePairTokenizer, pretokenize
+from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
 __all__ = [
     "apply_temperature",
@@ -34,8 +35,6 @@ __all__ = [
     "stream",
     "write",
 ]
-
-END_OF_TEXT = "<|endoftext|>"  # as in `data`, which a model need not know
 
 
 def apply_temperature(

@@ -75,8 +75,9 @@ def _logits(
     soft_cap: float | None = None,
     multiple: int | None = None,
 ) -> Tensor:
-    # A GPU multiplies in tiles: 50,257 columns of logits take longer than 50,304. For a single
-    # position the copy of the table would cost more than it saves.
+    # A GPU multiplies in tiles, which 50,304 columns fill and 50,257 do not. Whether that is worth
+    # the copy of the table is not measured; for a single position the copy moves more bytes than
+    # the product.
     if multiple is None:
         multiple = 64 if x.is_cuda and x.shape[-2] > 1 else 1
     vocab_size = len(weight)

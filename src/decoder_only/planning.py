@@ -4,7 +4,7 @@
 
 A scaling law splits the budget between parameters and tokens; `scaling` counts what the split
 costs, and how many sequences the memory holds. Several devices talk besides, for as long as
-chapter 13 reckons. Nothing is built and nothing trained. Chapter 10.
+chapter 13 computes. Nothing is built and nothing trained. Chapter 10.
 """
 
 import math

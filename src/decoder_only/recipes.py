@@ -266,6 +266,8 @@ def _stories(
     language, remark = language_of(recipe.data), None
     seed, n_train = recipe.training.get("seed", 0), recipe.data["n_train"]
     if tokenizer is None:
+        if progress:
+            print("Learning a vocabulary from stories …", file=sys.stderr)
         # A few thousand stories hold all common words; more would only take longer to count.
         some = islice(language.stories(split="train", seed=seed), min(n_train, 4000))
         tokenizer, remark = _vocabulary(list(some), recipe)

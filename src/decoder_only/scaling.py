@@ -163,7 +163,7 @@ def activation_bytes(
     b, full = _BYTES[number_format], 4
     d, k, f = config.d_model, config.head_dim, config.d_mlp
     h, g = config.n_heads, config.n_kv_heads
-    # Per position: queries and what came of them, keys and values; the log of each row's sum.
+    # Per position: queries and attention's output, keys and values; the log of each row's sum.
     attention = (2 * h + 2 * g) * k * b + h * full
     if config.qk_norm:
         attention += (h + g) * (2 * k + 1) * full

@@ -97,6 +97,12 @@ def _run(name: str, *words: str) -> int:
         )
         return 2
     else:
+        # Before the imports, which take seconds. Of several processes the first speaks, and
+        # stdout is kept for what was asked for.
+        if "--quiet" not in words and os.environ.get("RANK", "0") == "0":
+            print(
+                f"decoder-only {name}: loading PyTorch …", file=sys.stderr, flush=True
+            )
         import tyro
 
         command = getattr(import_module(f"decoder_only.cli.{name}"), name)

@@ -33,7 +33,7 @@ def prepare(
             for its own.
         train_share: How much of each text is to train on; its end is held out.
         overwrite: Take the place of tokens that are in the folder already.
-        quiet: Show no progress bar.
+        quiet: Do not show how far it is.
     """
     prepared = tokens.prepare(
         _source(source),

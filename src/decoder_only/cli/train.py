@@ -64,7 +64,7 @@ def train(
             one spread over all.
         samples: Texts to write in the end.
         board: Write TensorBoard's files into the run's folder too.
-        quiet: Show no progress bar.
+        quiet: Do not show how far it is.
         model: The shape of the model; what is not given is as the recipe has it.
         training: How it is trained; what is not given is as the recipe has it.
     """

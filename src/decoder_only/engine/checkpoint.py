@@ -105,11 +105,13 @@ def new_run(
             written, or another process trains in it. Nothing was deleted then.
     """
     folder = Path(folder)
-    _check_free(folder, overwrite)
+    free = {"overwrite": overwrite, "beside": [files.LOCK]}
+    files.check_free(folder, "a run", _ours, **free)
     with files.explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as run:
-        _check_free(folder, overwrite)  # again: another process may have been faster
+        # Again: another process may have been faster.
+        files.check_free(folder, "a run", _ours, **free)
         config = {
             "format": FORMAT,
             "model": model_config.to_dict(),
@@ -151,23 +153,9 @@ def new_folder(parent: AnyPath, name: str) -> Path:
                 return parent / f"{name}-{number}"
 
 
-def _check_free(folder: Path, overwrite: bool) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise FileExistsError(f"{folder} is a file; choose a folder for the run")
-    if _is_run(folder):
-        if not overwrite:
-            raise FileExistsError(
-                f"{folder} already holds a run; choose another folder, or allow overwriting"
-            )
-    elif names := sorted(
-        path.name for path in folder.iterdir() if path.name != files.LOCK
-    ):
-        raise FileExistsError(
-            f"{folder} holds something that is not a run ({', '.join(names[:3])}, …); "
-            "choose a new or empty folder"
-        )
+def _ours(folder: Path) -> list[str]:
+    """A run may hold anything beside what is written here: all of it is the run's."""
+    return os.listdir(folder) if _is_run(folder) else []
 
 
 def _is_run(folder: Path) -> bool:

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -58,6 +58,43 @@ def sha256_of_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_free(
+    folder: Path,
+    kind: str,
+    ours: Callable[[Path], Collection[str]],
+    *,
+    overwrite: bool,
+    beside: Collection[str] = (),
+) -> None:
+    """Refuse a folder that holds something, unless that may be overwritten.
+
+    Args:
+        folder: need not be there.
+        kind: what is going to be in it, as an error calls it.
+        ours: the names in a folder that belong to that kind; what else is there must stay.
+        overwrite: what is ours may go.
+        beside: names of files that do not count.
+
+    Raises:
+        FileExistsError: it is a file, or holds what may not go.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file; choose a folder for {kind}")
+    names = {path.name for path in folder.iterdir()}.difference(beside)
+    if others := sorted(names.difference(ours(folder))):
+        some = ", ".join(others[:3]) + ", …" * (len(others) > 3)
+        raise FileExistsError(
+            f"{folder} holds something that is not {kind} ({some}); "
+            "choose a new or empty folder"
+        )
+    if names and not overwrite:
+        raise FileExistsError(
+            f"{folder} already holds {kind}; choose another folder, or allow overwriting"
+        )
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -135,14 +136,16 @@ def prepare(
         wanted = f"one with GPT-2's pattern and the special token {END_OF_TEXT}"
         require("tokenizer", tokenizer, _fits, wanted)
     texts, folder = _texts(source), Path(folder)
-    _check_free(folder, overwrite)
+    files.check_free(folder, "prepared data", _ours, overwrite=overwrite)
     aside = folder.with_name(f".{folder.name}.unfinished")
     new, old = aside / "new", folder.with_name(f".{folder.name}.old")
     try:
         aside.mkdir(parents=True, exist_ok=True)
         with files.locked(aside):
             try:
-                _check_free(folder, overwrite)  # again: another may have been faster
+                # Again: another may have been faster.
+                free = {"overwrite": overwrite}
+                files.check_free(folder, "prepared data", _ours, **free)
                 shutil.rmtree(new, ignore_errors=True)
                 (new / "text").mkdir(parents=True)
                 texts = [_on_disk(text, new / "text") for text in texts]
@@ -198,18 +201,8 @@ def _on_disk(text: Path | Readable, folder: Path) -> Path:
     return Path(file.name)
 
 
-def _check_free(folder: Path, overwrite: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder} is a file; choose a folder for the tokens")
-    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    ours = {INDEX, TOKENIZER, *PARTS.values()}
-    if not names or (overwrite and ours.issuperset(names)):
-        return
-    held = "prepared data" if INDEX in names else f"something else ({names[0]})"
-    raise FileExistsError(
-        f"{folder} already holds {held}; choose a new or empty folder, or, if it holds prepared "
-        "data and nothing else, allow overwriting"
-    )
+def _ours(_: Path) -> set[str]:
+    return {INDEX, TOKENIZER, *PARTS.values()}
 
 
 # ---------------------------------------------------------------------------- from texts to pieces
@@ -367,9 +360,11 @@ def open_tokens(
     """
     folder = Path(folder)
     if not (folder / INDEX).is_file():
+        words = ["decoder-only", "prepare", str(folder), "--out", f"{folder}-tokens"]
         raise FileNotFoundError(
             f"{folder} holds no prepared data (no {INDEX}); give a folder that "
-            "`decoder-only prepare` made"
+            "`decoder-only prepare` made, or make one of the texts that lie there: "
+            f"{shlex.join(words)}"
         )
     index = files.read_json(folder / INDEX)
     said = "is damaged, or was not written by this version's `prepare`"

@@ -115,12 +115,12 @@ def _without_docstrings(code: str) -> str:
 # The palette of `show.plots`, without its black: backgrounds at a quarter of full strength
 # let the page's own text and background through, so that one HTML reads in light and dark.
 _TINTS = (
-    "0,114,178",
-    "230,159,0",
-    "0,158,115",
-    "204,121,167",
-    "86,180,233",
-    "213,94,0",
+    "16,90,155",
+    "206,130,3",
+    "19,165,116",
+    "189,126,187",
+    "87,144,253",
+    "180,58,0",
 )
 _MARK = '<span style="opacity:.55">{}</span>'
 # A dot behind a true space, so that copied text is the text.

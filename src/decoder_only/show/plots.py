@@ -29,13 +29,14 @@ from decoder_only.engine.checks import require
 
 __all__ = ["arrow", "box", "heatmap", "loss_curves", "page", "style", "use_style"]
 
-# Okabe and Ito, "Color universal design" (2008), without its yellow, which is too pale for lines.
-BLUE = "#0072B2"
-ORANGE = "#E69F00"
-GREEN = "#009E73"
-VERMILLION = "#D55E00"
-PURPLE = "#CC79A7"
-SKY = "#56B4E9"
+# The hues of Okabe and Ito, "Color universal design" (2008), without yellow; shades at which every
+# line has a contrast of 3 with a light page and with a dark one, and no two look alike on either.
+BLUE = "#105A9B"
+ORANGE = "#CE8203"
+GREEN = "#13A574"
+VERMILLION = "#B43A00"
+PURPLE = "#BD7EBB"
+SKY = "#5790FD"
 INK, GREY, MIST = "#1F2933", "#5C6672", "#9AA2AD"
 
 # One hue that only darkens, for weights and probabilities; two hues around white, for signs.

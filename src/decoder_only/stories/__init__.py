@@ -15,7 +15,6 @@ torch. Chapters 9 and 14.
 """
 
 from decoder_only.stories.language import (
-    Entropy,
     Explanation,
     Floor,
     Story,
@@ -23,4 +22,4 @@ from decoder_only.stories.language import (
     split_of,
 )
 
-__all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]
+__all__ = ["Explanation", "Floor", "Story", "StoryLanguage", "split_of"]

@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from decoder_only.engine.checks import require
 from decoder_only.stories.grammar import (
@@ -40,6 +40,7 @@ from decoder_only.stories.grammar import (
     opening,
 )
 from decoder_only.stories.language import StoryLanguage
+from decoder_only.tokenization.tokenizer import END_OF_TEXT, BytePairTokenizer
 
 __all__ = [
     "KINDS",
@@ -62,22 +63,6 @@ NAMING = {"text", "Text", "a", "A", "at", "some", "grown"}
 """Forms that say which word it is."""
 AGREEING = {"she", "her", "him", "herself", "She", "Her", "it", "is", "was"}
 """Forms that agree with a word and do not say which it is."""
-END_OF_TEXT = "<|endoftext|>"
-
-
-@runtime_checkable
-class Tokenizer(Protocol):
-    """What is asked of a tokenizer."""
-
-    @property
-    def vocab_size(self) -> int: ...
-
-    @property
-    def special_tokens(self) -> dict[str, int]: ...
-
-    def encode(self, text: str) -> list[int]: ...
-
-    def token_bytes(self, id: int) -> bytes: ...
 
 
 # --------------------------------------------------------------------- following a text
@@ -311,7 +296,7 @@ def hidden_state(language: StoryLanguage, text: str) -> list[dict[str, str]]:
     return states
 
 
-def spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[int, int]]:
+def spans(tokenizer: BytePairTokenizer, ids: Sequence[int]) -> list[tuple[int, int]]:
     """The characters of each token: token i of a story is text[start:end]. Stories are ASCII."""
     ends = list(accumulate(len(tokenizer.token_bytes(id)) for id in ids))
     return list(pairwise([0, *ends]))
@@ -360,7 +345,7 @@ class NextToken:
         ValueError: the tokenizer has such a token, or no end of text.
     """
 
-    def __init__(self, language: StoryLanguage, tokenizer: Tokenizer) -> None:
+    def __init__(self, language: StoryLanguage, tokenizer: BytePairTokenizer) -> None:
         special, wanted = tokenizer.special_tokens, f"some with {END_OF_TEXT}"
         require("special_tokens", special, lambda tokens: END_OF_TEXT in tokens, wanted)
         ordinary = set(range(tokenizer.vocab_size)) - {*special.values()}

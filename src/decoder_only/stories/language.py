@@ -28,7 +28,7 @@ from decoder_only.stories.world import (
     build_grammar,
 )
 
-__all__ = ["Entropy", "Explanation", "Floor", "Story", "StoryLanguage", "split_of"]
+__all__ = ["Explanation", "Floor", "Story", "StoryLanguage", "split_of"]
 
 Split = Literal["train", "validation"]
 MOST_EXPONENT = 2  # with a steeper law a crowded story would look long for somebody new
@@ -68,16 +68,6 @@ class Floor:
 
 
 @dataclass(frozen=True)
-class Entropy:
-    """The entropy rate of the language in bits per byte, estimated with its standard error."""
-
-    bits_per_byte: float
-    standard_error: float
-    nats_per_story: float
-    bytes_per_story: float
-
-
-@dataclass(frozen=True)
 class Explanation:
     """The verdict of the language on a text.
 
@@ -106,7 +96,7 @@ class Explanation:
 
     def __str__(self) -> str:
         if self.in_language:
-            bits = -self.log_prob / math.log(2) / len(self.text)
+            bits = Floor(-self.log_prob, len(self.text.encode()), 1).bits_per_byte
             return f"A story of the language: {self.log_prob:.3f} nats, {bits:.3f} bits per byte."
         lines = [
             f"After {self.at} of {len(self.text)} characters, the text leaves the language.",
@@ -316,28 +306,6 @@ class StoryLanguage:
         if not count:
             raise ValueError("the floor needs at least one story, got none")
         return Floor(nats, size, count)
-
-    def entropy(self, *, n_stories: int = 2000, seed: int = 0) -> Entropy:
-        """The entropy rate, estimated from stories drawn anew from the whole language."""
-        require("n_stories", n_stories, lambda n: n >= 2, "2 or more")
-        rng = Random(f"entropy {seed}")
-        drawn = [self.sample(rng) for _ in range(n_stories)]
-        nats = [-story.log_prob for story in drawn]
-        sizes = [len(story.text.encode()) for story in drawn]
-        rate = sum(nats) / sum(sizes)
-        # A ratio of two means: its error is that of the residuals, over the mean size.
-        residual = sum(
-            (n - rate * size) ** 2 for n, size in zip(nats, sizes, strict=True)
-        )
-        error = math.sqrt(residual / (n_stories - 1) / n_stories) / (
-            sum(sizes) / n_stories
-        )
-        return Entropy(
-            bits_per_byte=rate / math.log(2),
-            standard_error=error / math.log(2),
-            nats_per_story=sum(nats) / n_stories,
-            bytes_per_story=sum(sizes) / n_stories,
-        )
 
     # ------------------------------------------------------------------------------ the world
 

@@ -27,6 +27,8 @@ GPT2_BYTE_ORDER = bytes(
 )
 """GPT-2 numbers the bytes that print first: entry i is the byte whose id is i."""
 
+END_OF_TEXT = "<|endoftext|>"
+"""The special token before which a text ends, and behind which the next one begins."""
 
 _HEADER = {"format": "decoder-only byte-pair tokenizer", "version": 1}
 _CACHED_WORDS = 2**16
@@ -60,7 +62,7 @@ class BytePairTokenizer:
         self,
         merges: Iterable[tuple[int, int]],
         *,
-        special_tokens: Sequence[str] = ("<|endoftext|>",),
+        special_tokens: Sequence[str] = (END_OF_TEXT,),
         pattern: str = GPT2_PATTERN,
         byte_order: bytes = BYTE_ORDER,
     ) -> None:
@@ -125,7 +127,7 @@ class BytePairTokenizer:
         cls,
         text: str | Iterable[str],
         vocab_size: int,
-        special_tokens: Sequence[str] = ("<|endoftext|>",),
+        special_tokens: Sequence[str] = (END_OF_TEXT,),
         *,
         pattern: str = GPT2_PATTERN,
         byte_order: bytes = BYTE_ORDER,
