@@ -161,6 +161,6 @@ def pytest_terminal_summary(terminalreporter):
     import report
 
     rows = report.shares(sorted((ROOT / "book").glob("*.ipynb")))
-    if rows and terminalreporter.config.option.nbval:
+    if rows and getattr(terminalreporter.config.option, "nbval", False):
         total = sum(cells for _, cells, _ in rows), sum(strict for _, _, strict in rows)
         terminalreporter.write_line(report.line("The book:", *total))
