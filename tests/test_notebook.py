@@ -279,13 +279,13 @@ def test_bad_tokens_are_refused():
 def test_a_table_writes_numbers_briefly_and_truly():
     rows = [
         ["small", 124439808, 0.12345, True, None],
-        ["<b>", np.int64(7), 2.5e-7, False, torch.tensor(1.5)],
+        ["<b>", np.int64(7), 2.4e-7, False, torch.tensor(1.5)],
         ["none", -3, -0.0, "?", float("inf")],
     ]
     table = show_table(rows, ["model", "parameters", "loss", "done", "gap"])
     assert table.rows == (
         ("small", "124,439,808", "0.123", "yes", "–"),
-        ("<b>", "7", "2.5e-07", "no", "1.500"),
+        ("<b>", "7", "2e-07", "no", "1.500"),
         ("none", "-3", "0.000", "?", "inf"),
     )
     assert table.numeric == (False, True, True, False, True)
@@ -303,8 +303,8 @@ def test_decimals_by_column():
 
 
 def test_a_number_that_would_round_to_zero_is_not_written_as_zero():
-    assert show_table([[0.4]], ["x"], decimals=0).rows == (("4.0e-01",),)
-    assert show_table([[-0.0004]], ["x"]).rows == (("-4.0e-04",),)
+    assert show_table([[0.4]], ["x"], decimals=0).rows == (("4e-01",),)
+    assert show_table([[-0.0004]], ["x"]).rows == (("-4e-04",),)
 
 
 def test_an_empty_table_has_its_header():
