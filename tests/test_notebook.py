@@ -293,7 +293,7 @@ def test_a_table_writes_numbers_briefly_and_truly():
     assert "&lt;b&gt;" in shown
     assert "<b>" not in shown
     assert shown.count("text-align:right") == 3 * 4
-    assert repr(table).splitlines()[0] == "model   parameters     loss  done    gap"
+    assert repr(table).splitlines()[0] == "model   parameters   loss  done    gap"
     assert len({len(line) for line in repr(table).splitlines()}) == 1
 
 
