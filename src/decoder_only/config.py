@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from decoder_only.engine.checks import Rule, check_fields, require
 from decoder_only.mlp import ACTIVATIONS
+from decoder_only.multihead import check_heads
 
 __all__ = ["GPTConfig"]
 
@@ -100,11 +101,8 @@ class GPTConfig:
             given = getattr(self, name)
             if given is None or isinstance(given, Derived):
                 object.__setattr__(self, name, Derived(size))
-        if isinstance(self.head_dim, Derived):
-            wanted = f"a multiple of n_heads={self.n_heads}, or head_dim must be given"
-            require("d_model", self.d_model, lambda d: d % self.n_heads == 0, wanted)
-        shares = f"a divisor of n_heads={self.n_heads}"
-        require("n_kv_heads", self.n_kv_heads, lambda g: self.n_heads % g == 0, shares)
+        given = None if isinstance(self.head_dim, Derived) else self.head_dim
+        check_heads(self.d_model, self.n_heads, self.n_kv_heads, given)
         turned = {"rotary": "head_dim", "sinusoidal": "d_model"}.get(self.positions)
         if turned:
             wanted = f"even, since {self.positions} positions turn dimensions in pairs"

@@ -61,11 +61,9 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        wanted = f"a multiple of n_heads={n_heads}, or head_dim must be given"
-        require("d_model", d_model, lambda d: head_dim or d % n_heads == 0, wanted)
-        n_kv_heads, head_dim = n_kv_heads or n_heads, head_dim or d_model // n_heads
-        shares = f"a divisor of n_heads={n_heads}"
-        require("n_kv_heads", n_kv_heads, lambda g: n_heads % g == 0, shares)
+        n_kv_heads = n_kv_heads or n_heads
+        check_heads(d_model, n_heads, n_kv_heads, head_dim)
+        head_dim = head_dim or d_model // n_heads
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
         self.window, self.rotary_base = window, rotary_base
         self.scale, self.dropout = scale, dropout
@@ -132,3 +130,21 @@ class MultiHeadAttention(nn.Module):
             query = rotary(query, turns, base=self.rotary_base)
             key = rotary(key, turns, base=self.rotary_base)
         return query, key, value
+
+
+def check_heads(
+    d_model: int, n_heads: int, n_kv_heads: int, head_dim: int | None
+) -> None:
+    """Refuse heads that do not divide the width, or share keys and values unevenly.
+
+    Args:
+        d_model, n_heads, n_kv_heads: see `MultiHeadAttention`.
+        head_dim: None for a share of the width.
+
+    Raises:
+        ValueError: they cannot work.
+    """
+    wanted = f"a multiple of n_heads={n_heads}, or head_dim must be given"
+    require("d_model", d_model, lambda d: head_dim or d % n_heads == 0, wanted)
+    shares = f"a divisor of n_heads={n_heads}"
+    require("n_kv_heads", n_kv_heads, lambda g: n_heads % g == 0, shares)
