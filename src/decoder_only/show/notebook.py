@@ -279,8 +279,8 @@ def show_table(
     """Show results in rows and columns, numbers to the right and with few decimals.
 
     Integers are grouped in thousands. A number that is not zero but would print as zero is written
-    with one digit and an exponent instead: more would not be the same on every processor. None
-    shows as a dash.
+    with one significant digit instead: more would not be the same on every processor. None shows
+    as a dash.
 
     Args:
         rows: the cells: text, numbers, one-element arrays or tensors, bool, None.
@@ -328,5 +328,5 @@ def _written(cell: Any, decimals: int) -> str:
         return f"{cell:,}"
     text = f"{cell:,.{decimals}f}"
     if float(text.replace(",", "")) == 0:
-        return f"{cell:.0e}" if cell else f"{0:.{decimals}f}"
+        return f"{cell:.1g}" if cell else f"{0:.{decimals}f}"
     return text
