@@ -276,10 +276,11 @@ STREAM_WITH_LITTLE_MEMORY = """
 import sys, tracemalloc
 from pathlib import Path
 from decoder_only import data
-from decoder_only.engine import tokens
+from decoder_only.engine import files, tokens
 from decoder_only.tokenization import BytePairTokenizer
 
 tokens._PIECE, tokens._BATCH, data._CHUNK = 2**13, 8, 2**13
+files._LARGEST_JSON = 2**16  # for which there is room while an index is read
 tokenizer = BytePairTokenizer([(ord(" "), ord("f")), (ord("o"), ord("x"))])
 
 class Stream:  # made while it is read
