@@ -23,7 +23,7 @@ serve: book  ## render the book and show it on this machine only (PORT=8000)
 test: environment check  ## run every check: style, package, notebooks, rendered pages
 
 quick: environment style  ## within a minute: style, quick tests, those of what changed, changed notebooks
-	@$(PYTEST) --quick tests book
+	@$(PYTEST) --quick tests $$(git diff --name-only --diff-filter=d HEAD -- 'book/*.ipynb')
 
 check: style  ## run every check with whatever is installed in .venv (a newer PyTorch, say)
 	@$(PYTEST) tests book

@@ -77,7 +77,7 @@ def pytest_addoption(parser):
     group.addoption(
         "--quick",
         action="store_true",
-        help="only quick files of tests, and what has changed since the last commit",
+        help="no slow files of tests, but those of modules changed since the last commit",
     )
     group.addoption(
         "--store-seconds",
@@ -101,18 +101,14 @@ def changed() -> frozenset[str]:
     )
 
 
-def left_out(path: Path) -> bool:
-    """Whether `make quick` does without a file: what is slow, unless it is being worked on."""
-    if {path.stem, path.stem.removeprefix("test_")} & changed():
-        return False
-    slow = seconds().get(path.relative_to(ROOT).as_posix(), 0.0) > QUICK
-    return path.suffix == ".ipynb" or slow
-
-
 def pytest_ignore_collect(collection_path, config):
-    if config.option.quick and collection_path.is_file() and left_out(collection_path):
+    """With `--quick`, a slow file of tests runs only while it or its module is worked on."""
+    stem = collection_path.stem.removeprefix("test_")
+    name = collection_path.relative_to(ROOT).as_posix()
+    slow = seconds().get(name, 0.0) > QUICK
+    if config.option.quick and slow and not {stem, f"test_{stem}"} & changed():
         return True
-    return None  # the others decide
+    return None  # others decide
 
 
 def unit(nodeid: str) -> str:

@@ -7,6 +7,7 @@ import io
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import browser as browsers
@@ -65,33 +66,20 @@ def chromium():
         yield running
 
 
-@pytest.fixture(scope="module")
-def phone(chromium):
-    """One context for the tests that leave nothing behind in it: it keeps scripts and styles."""
-    context = chromium.new_context(viewport=PHONE)
-    yield context
-    context.close()
-
-
-@pytest.fixture
-def page(phone):
+@contextmanager
+def phone(chromium) -> Iterator:
     """A phone's page that notes what it asked for and what went wrong."""
-    yield from noting(phone)
-
-
-@pytest.fixture
-def page_alone(chromium):
-    """The same in a context of its own, for a test that stores something in the browser."""
     context = chromium.new_context(viewport=PHONE)
-    yield from noting(context)
-    context.close()
-
-
-def noting(context) -> Iterator:
     opened = context.new_page()
-    opened.wrong = []
+    opened.asked, opened.wrong = [], []
+    opened.on("request", lambda request: opened.asked.append(request.url))
     opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
-    opened.on("requestfailed", lambda request: opened.wrong.append(request.url))
+    opened.on(
+        "requestfailed",  # of this page: one that was left is not waited for
+        lambda request: (
+            opened.wrong.append(request.url) if request.url in opened.asked else None
+        ),
+    )
     opened.on(
         "response",
         lambda response: (
@@ -99,7 +87,29 @@ def noting(context) -> Iterator:
         ),
     )
     yield opened
-    opened.close()
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def tab(chromium):
+    """One for the tests that leave nothing behind: it keeps the scripts that set formulas."""
+    with phone(chromium) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(tab):
+    tab.goto("about:blank")
+    tab.asked.clear()
+    tab.wrong.clear()
+    return tab
+
+
+@pytest.fixture
+def fresh_page(chromium):
+    """For a test that sets something of the browser."""
+    with phone(chromium) as opened:
+        yield opened
 
 
 def settled(page, url: str):
@@ -114,8 +124,6 @@ def settled(page, url: str):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_cut_without_a_sign_on_a_phone(page, address, name):
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
     settled(page, f"{address}/book/{name}.html")
     page.evaluate(
         "document.querySelectorAll('details').forEach((fold) => (fold.open = true))"
@@ -150,7 +158,7 @@ def test_nothing_is_cut_without_a_sign_on_a_phone(page, address, name):
     )
     assert unset == 0
     assert not page.wrong
-    assert [url for url in asked if not url.startswith((address, "data:"))] == []
+    assert [url for url in page.asked if not url.startswith((address, "data:"))] == []
 
 
 @pytest.mark.parametrize("name", FIVE)
@@ -250,15 +258,15 @@ def test_first_paint_on_a_slow_line(chromium, address):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_paper_is_white_from_either_theme(page_alone, site, theme):
-    page_alone.emulate_media(color_scheme=theme)
-    page_alone.add_init_script(
+def test_paper_is_white_from_either_theme(fresh_page, site, theme):
+    fresh_page.emulate_media(color_scheme=theme)
+    fresh_page.add_init_script(
         f"localStorage.mode = '{theme}'; localStorage.theme = '{theme}'"
     )
-    settled(page_alone, (site / "book" / "03_attention.html").as_uri())
-    assert page_alone.evaluate("document.documentElement.dataset.theme") == theme
-    page_alone.emulate_media(media="print")
-    looks = page_alone.evaluate(
+    settled(fresh_page, (site / "book" / "03_attention.html").as_uri())
+    assert fresh_page.evaluate("document.documentElement.dataset.theme") == theme
+    fresh_page.emulate_media(media="print")
+    looks = fresh_page.evaluate(
         """() => {
           const style = (selector) => getComputedStyle(document.querySelector(selector));
           return {
