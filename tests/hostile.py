@@ -94,7 +94,11 @@ def obey(order: list[str]) -> dict[str, object]:
         signal.setitimer(signal.ITIMER_PROF, 0)
         pyplot.close("all")  # a command draws one figure, and this process hundreds
     seconds = time.process_time() - begin
-    return {**answer, "said": said.getvalue(), "seen": seen, "seconds": seconds}
+    # What every command says first; the rest is the refusal.
+    refusal = said.getvalue().removeprefix(
+        f"decoder-only {order[0]}: loading PyTorch …\n"
+    )
+    return {**answer, "said": refusal, "seen": seen, "seconds": seconds}
 
 
 def main() -> None:
