@@ -304,7 +304,7 @@ def test_decimals_by_column():
 
 def test_a_number_that_would_round_to_zero_is_not_written_as_zero():
     assert show_table([[0.4]], ["x"], decimals=0).rows == (("0.4",),)
-    assert show_table([[-0.0004]], ["x"]).rows == (("-0.0004",),)
+    assert show_table([[-0.0004]], ["x"]).rows == (("-4e-04",),)
 
 
 def test_an_empty_table_has_its_header():

@@ -328,5 +328,6 @@ def _written(cell: Any, decimals: int) -> str:
         return f"{cell:,}"
     text = f"{cell:,.{decimals}f}"
     if float(text.replace(",", "")) == 0:
-        return f"{cell:.1g}" if cell else f"{0:.{decimals}f}"
+        one_digit = ".1g" if abs(cell) > 0.00095 else ".0e"  # 0.001, and 9e-04
+        return f"{cell:{one_digit}}" if cell else f"{0:.{decimals}f}"
     return text
