@@ -92,7 +92,7 @@ def can_play(place: str) -> bool:
 
 def run(place: str, paths: list[str], jobs: int) -> dict[str, str]:
     """The outcome of every cell and test in a place: nothing where it passed, or what it said."""
-    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
     wanted = PLACES[place]
     if "PYTHONPATH" in wanted and environment.get("PYTHONPATH"):
         path = f"{wanted['PYTHONPATH']}{os.pathsep}{environment['PYTHONPATH']}"
