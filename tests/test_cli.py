@@ -17,6 +17,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args, get_type_hints
+from unittest import mock
 
 import pytest
 import torch
@@ -1110,7 +1111,7 @@ def test_an_exported_run_is_sampled_and_counted_like_the_run(trained, capfd):
 
 def test_a_gpu_draws_where_the_model_is_and_reads_half_as_much(trained, monkeypatch):
     """Imagined: the generator is asked for on the device, and the weights are in 16 bits."""
-    from decoder_only.cli import sample
+    sample = import_module("decoder_only.cli.sample")
 
     asked, write = [], mock.Mock(return_value=["a text"])
     real = torch.Generator
