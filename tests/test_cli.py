@@ -17,6 +17,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args, get_type_hints
+from unittest import mock
 
 import pytest
 import torch
@@ -1106,6 +1107,20 @@ def test_an_exported_run_is_sampled_and_counted_like_the_run(trained, capfd):
     assert "is not empty" in refused(
         capfd, "export", "--run", trained, "--out", "our model"
     )
+
+
+def test_a_gpu_draws_where_the_model_is_and_reads_half_as_much(trained, monkeypatch):
+    """Imagined: the generator is asked for on the device, and the weights are in 16 bits."""
+    sample = import_module("decoder_only.cli.sample")
+
+    asked, write = [], mock.Mock(return_value=["a text"])
+    real = torch.Generator
+    monkeypatch.setattr(torch, "Generator", lambda *x: asked.append(x) or real(*x))
+    monkeypatch.setattr(sample.generation, "write", write)
+    monkeypatch.setattr(sample, "has_native_bfloat16", lambda device: True)
+    assert run("sample", "--run", trained) == 0
+    assert asked == [(torch.device("cpu"),)]
+    assert {p.dtype for p in write.call_args.args[0].parameters()} == {torch.bfloat16}
 
 
 def test_an_exported_run_on_stories_begins_them_as_the_run_does(capfd):

@@ -37,8 +37,8 @@ from decoder_only.engine.distributed import (
     all_reduce_sum,
     any_rank,
     broadcast,
-    distribute_like,
     full_tensor,
+    is_sharded,
     local_copies,
     local_rows,
     local_tensor,
@@ -177,7 +177,7 @@ def test_without_torchrun_a_process_is_alone(monkeypatch):
     assert local_tensor(x) is x
     assert any_rank(True, ALONE)
     assert broadcast("mine", ALONE) == "mine"
-    assert distribute_like(x, x) is x
+    assert not is_sharded(x)
     assert torch.equal(x[local_rows(x)], x)
     copy = local_copies({"x": x}, ALONE)["x"]
     assert torch.equal(copy, x)
@@ -211,6 +211,9 @@ def stepped(matrices, gradients, process):
 
 def shared() -> dict[str, object]:
     """In one of two processes: what it has of the work, and how often it talks."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
     counts, told, dist = Counter(), {}, torch.distributed
 
     def counted(name):
@@ -222,7 +225,10 @@ def shared() -> dict[str, object]:
 
         return mock.patch.object(dist, name, call)
 
-    with counted("all_reduce"), counted("all_gather"), process_group("cpu") as process:
+    with contextlib.ExitStack() as stack:
+        for name in ("all_reduce", "all_gather", "all_to_all_single"):
+            stack.enter_context(counted(name))
+        process = stack.enter_context(process_group("cpu"))
         # Muon: shares of five matrices of one shape and one of another.
         g = torch.Generator().manual_seed(0)
         shapes = [(6, 4)] * 5 + [(4, 6)]
@@ -233,6 +239,23 @@ def shared() -> dict[str, object]:
         told["rows"], told["muon"] = rows, dict(counts)
         alone, _ = stepped(matrices, gradients, ALONE)
         torch.testing.assert_close(ours, alone)
+
+        # The same of shards, uneven ones, and one without a row: no process gathers all.
+        mesh = init_device_mesh("cpu", (2,))
+        shapes = [(7, 4)] * 5 + [(1, 6)]
+        matrices, gradients = (
+            [torch.randn(shape, generator=g) for shape in shapes] for _ in "ab"
+        )
+        alone, _ = stepped(matrices, gradients, ALONE)
+        matrices, gradients = (
+            [distribute_tensor(x, mesh, [Shard(0)]) for x in each]
+            for each in (matrices, gradients)
+        )
+        counts.clear()
+        with mock.patch.object(DTensor, "full_tensor", side_effect=AssertionError):
+            ours, told["rows of shards"] = stepped(matrices, gradients, process)
+        told["muon of shards"] = dict(counts)
+        torch.testing.assert_close([x.full_tensor() for x in ours], alone)
 
         # A loss that is infinite in one process, though all gradients are finite: nobody steps.
         model = test_training.tiny()
@@ -274,6 +297,8 @@ def test_what_two_processes_share():
     # Three of five matrices in each, the last of the second a filling; one of one and a filling.
     assert first["rows"] == second["rows"] == [3, 1]
     assert first["muon"] == {"all_gather": 2}, "one for each shape"
+    assert first["rows of shards"] == second["rows of shards"] == [3, 1]
+    assert first["muon of shards"] == {"all_to_all_single": 4}, "there and back"
     for told in (first, second):
         assert told["skipped"]
         assert not told["moved"]

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder import unchecked
+from torch._dynamo.exc import TorchDynamoException
 
 from decoder_only import GPT, GPTConfig, generation
 from decoder_only.generation import (
@@ -667,7 +668,7 @@ def generated_by_one_graph() -> None:
 def test_what_cannot_be_compiled_is_written_all_the_same(monkeypatch):
     def broken(function, **settings):
         def fail(*given, **named):
-            raise RuntimeError("no triton")
+            raise TorchDynamoException("no triton")
 
         return fail
 

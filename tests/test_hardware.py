@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from torch._dynamo.exc import TorchDynamoException
 
 from decoder_only.engine import hardware
 from decoder_only.engine.hardware import (
@@ -172,7 +173,7 @@ def test_data_sheets_are_plausible():
 def test_what_cannot_be_compiled_runs_as_it_is_and_says_why(monkeypatch):
     def broken(function, **settings):
         def fail(*arguments):
-            raise RuntimeError("no C++ compiler was found\nmore about it")
+            raise TorchDynamoException("no C++ compiler was found\nmore about it")
 
         return fail
 
@@ -189,7 +190,7 @@ def test_what_can_no_longer_be_compiled_runs_as_it_is_too(monkeypatch):
     def brittle(function, **settings):
         def call(x):
             if x > 3:
-                raise RuntimeError("out of resource: shared memory")
+                raise TorchDynamoException("out of resource: shared memory")
             return function(x) + 1
 
         return call
@@ -211,6 +212,20 @@ def test_a_mistake_of_the_function_is_not_blamed_on_the_compiler():
 
     with pytest.raises(KeyError, match="its own"):
         compiled(wrong)(3)
+
+
+def test_what_fails_for_want_of_memory_is_not_tried_again(monkeypatch):
+    """Uncompiled it would need more, and the second error would hide the first."""
+
+    def full(function, **settings):
+        def call(x):
+            raise torch.OutOfMemoryError("the GPU is full")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", full)
+    with pytest.raises(torch.OutOfMemoryError, match="the GPU is full"):
+        compiled(lambda x: 2 * x)(3)
 
 
 def test_what_can_be_compiled_is(monkeypatch):

@@ -77,17 +77,6 @@ def test_a_scale_multiplies_the_logits_before_they_are_bent(soft_cap, dtype):
     )
 
 
-@every_precision
-@pytest.mark.parametrize("multiple", [1, 4, 11, 64])
-def test_padding_for_the_gpu_is_invisible(multiple, dtype):
-    x, weight = (normal(*shape, seed=1, dtype=dtype) for shape in ((B, S, D), (V, D)))
-    compare(
-        "padded head = head",
-        results(_logits(x, weight, multiple=multiple), x, weight),
-        results(x @ weight.T, x, weight),
-    )
-
-
 def test_a_head_of_its_own_starts_small():
     assert LMHead(d_model=200, vocab_size=300).weight.std().item() == pytest.approx(
         0.02, rel=0.02

@@ -1046,3 +1046,19 @@ def test_config_is_frozen_and_hashable():
     assert hash(config) == hash(dataclasses.replace(config))
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.d_model = 5
+
+
+def test_every_weight_is_drawn_once():
+    sizes = {"context_length": 8, "d_model": 8, "n_layers": 2, "n_heads": 2}
+
+    class Draws(TorchDispatchMode):
+        n = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if torch.Tag.nondeterministic_seeded in function.tags:
+                self.n += 0 if args[0].is_meta else args[0].numel()
+            return function(*args, **(kwargs or {}))
+
+    with Draws() as draws:
+        model = GPT(GPTConfig(vocab_size=50, **sizes))
+    assert draws.n == sum(p.numel() for p in model.parameters() if p.ndim == 2)

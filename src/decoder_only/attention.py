@@ -131,8 +131,10 @@ def attend(
 ) -> Float[Tensor, "b h s k"]:
     """The same as `attend_explicitly`, by PyTorch's fused kernel.
 
-    The weights are computed tile by tile and never stored, so memory grows with S rather than
-    with S squared. A query that may see no key gives zeros.
+    The weights are computed tile by tile and never stored (but with dropout on a CPU), so memory
+    grows with S rather than with S squared. A mask is S by S itself, once for all heads, and what
+    it hides is computed all the same: a window saves no time. A query that may see no key gives
+    zeros.
 
     Source: Dao et al. (2022), through torch.nn.functional.scaled_dot_product_attention.
     """
@@ -140,6 +142,10 @@ def attend(
     # The kernel's own triangle is for as many queries as keys; one last query sees every key.
     if mask is None and causal and 1 < n_queries != n_keys:
         mask = attention_mask(n_queries, n_keys, device=query.device)
+    n_shared = query.shape[1] // key.shape[1]
+    if n_shared > 1 and mask is not None and not query.is_cpu:
+        # A GPU's fused kernels take shared keys or a mask, and for both the weights are stored.
+        key, value = (x.repeat_interleave(n_shared, dim=1) for x in (key, value))
     return F.scaled_dot_product_attention(
         query,
         key,

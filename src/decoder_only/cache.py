@@ -49,7 +49,7 @@ class CachePosition:
     ) -> None:
         self.padding, self.room = padding, room
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
-        self.is_empty = True
+        self.is_empty, self._counted = True, 0
 
     def advance(self, n_new: int) -> Int[Tensor, "*b s"]:
         """Make place for the next tokens, before any block stores them.
@@ -58,14 +58,16 @@ class CachePosition:
             Where they stand: the same in all rows, or in each by itself if padded.
 
         Raises:
-            ValueError: there is no room for them, and the host knows without waiting for a GPU.
+            ValueError: there is no room for them, as far as the host knows without waiting for a
+                GPU, which is always but behind steps that were compiled.
         """
         self.n_stored = None
-        if self.count.is_cpu and not torch.compiler.is_compiling():
-            came = int(self.count)
+        if not torch.compiler.is_compiling():
+            came = int(self.count) if self.count.is_cpu else self._counted
             wanted = f"at most the cache's max_length={self.room}"
             require("positions", came + n_new, lambda n: n <= self.room, wanted)
-            self.n_stored = came + (n_new == 1)
+            self.n_stored = came + (n_new == 1) if self.count.is_cpu else None
+            self._counted = came + n_new
         self.new = self.count + torch.arange(n_new, device=self.count.device)
         self.count += n_new
         self.is_first, self.is_empty = self.is_empty, False

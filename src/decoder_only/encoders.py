@@ -144,13 +144,9 @@ class Decoder(GPT):
             and no rotation, since distances between two texts mean nothing.
     """
 
-    def __init__(
-        self, config: GPTConfig, *, generator: torch.Generator | None = None
-    ) -> None:
-        with torch.random.fork_rng(devices=[]):  # `initialize` draws anew
-            super().__init__(config)
+    def _build(self, config: GPTConfig) -> None:
+        super()._build(config)
         self.blocks = nn.ModuleList(_reading(block) for block in self.blocks)
-        self.initialize(generator)
 
 
 def _reading(block: Block) -> DecoderBlock:
@@ -182,7 +178,7 @@ class EncoderDecoder(nn.Module):
         n_encoder_layers: blocks of the encoder; as many as the decoder's by default.
         source_vocab_size: vocabulary of the source, which then has a table of its own; None for
             one vocabulary and one table for both.
-        generator: source of the initial weights, a CPU generator; torch's global one by default.
+        generator: source of the initial weights; see `GPT`.
 
     Raises:
         ValueError: for a value that cannot work, or windows, through which a source would be seen
@@ -284,19 +280,11 @@ class MaskedModel(Encoder):
     are left out: their vector would be added to every position's.
     """
 
-    def __init__(
-        self,
-        config: GPTConfig,
-        *,
-        pad_id: int | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        with torch.random.fork_rng(devices=[]):  # `initialize` draws anew
-            super().__init__(config, pad_id=pad_id)
-            norm = deepcopy(self.blocks[0].mlp_norm)
-            self.positions = _Normalized(self.positions, norm)
-            self.head = MaskedHead(config, deepcopy(norm), self.head)
-        self.initialize(generator)
+    def _build(self, config: GPTConfig) -> None:
+        super()._build(config)
+        norm = deepcopy(self.blocks[0].mlp_norm)
+        self.positions = _Normalized(self.positions, norm)
+        self.head = MaskedHead(config, deepcopy(norm), self.head)
 
 
 class _Normalized(nn.Module):

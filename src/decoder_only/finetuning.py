@@ -79,7 +79,8 @@ class Classifier(nn.Module):
 
         Args:
             ids: texts, filled up at their ends with any token: no position sees what is behind.
-            lengths: tokens of each text without what fills it up, 1 or more.
+            lengths: tokens of each text without what fills it up, 1 or more, which is looked at
+                where nothing has to wait for that: on the CPU.
         """
         return self.classes(self.features(ids, lengths))
 
@@ -87,10 +88,10 @@ class Classifier(nn.Module):
         self, ids: Int[Tensor, "b s"], lengths: Int[Tensor, "b"]
     ) -> Float[Tensor, "b d"]:
         """What the map reads: the vector of each text's last token, behind the last norm."""
-        shortest, longest = int(lengths.min()), int(lengths.max())
-        within = f"from 1 to {ids.shape[1]}"
-        require("lengths", shortest, lambda n: n >= 1, within)
-        require("lengths", longest, lambda n: n <= ids.shape[1], within)
+        if lengths.is_cpu and not torch.compiler.is_compiling():
+            within = f"from 1 to {ids.shape[1]}"
+            for n in (int(lengths.min()), int(lengths.max())):
+                require("lengths", n, lambda n: 1 <= n <= ids.shape[1], within)
         rows = torch.arange(len(ids), device=ids.device)
         return self.model.hidden(ids)[rows, lengths - 1]
 
@@ -131,7 +132,9 @@ class LoRA(nn.Module):
         super().__init__()
         self.linear = linear.requires_grad_(False)
         self.scale = alpha / rank
-        down = torch.randn(rank, n_in, generator=generator) / math.sqrt(n_in)
+        place = None if generator is None else generator.device
+        down = torch.randn(rank, n_in, generator=generator, device=place)
+        down = down / math.sqrt(n_in)
         self.down = nn.Parameter(down.to(linear.weight))
         self.up = nn.Parameter(linear.weight.new_zeros(n_out, rank))
 
@@ -290,13 +293,14 @@ class AnswerTree:
         """The log-probability of every answer behind every prompt; each row's exp sums to one.
 
         Args:
-            model: on the CPU.
+            model: a `GPT`; what is returned is where it is.
             prompts: ids, one at least in each.
 
         Raises:
             ValueError: there are no prompts, or one is empty.
         """
         longest, shortest = self.taken.shape[1], min(map(len, prompts), default=0)
+        place = model.embedding.weight.device
         require("shortest prompt", shortest, lambda n: n > 0, "a token or more")
         pairs = [(p, beginning) for p in prompts for beginning in self.beginnings]
         size = max(map(len, prompts)) + longest - 1
@@ -306,12 +310,13 @@ class AnswerTree:
             ids[row, : len(told)] = told
         first = torch.tensor([len(prompt) - 1 for prompt, _ in pairs])
         rows, at = torch.arange(len(pairs))[:, None], torch.arange(longest)
-        x = model.hidden(ids)[rows, first[:, None] + at]
+        x = model.hidden(ids.to(place))[rows, first[:, None] + at]
         # The head is asked for the tokens in use alone.
         logits = model.head(x, model.head_weight[self.tokens])
         logits = logits.unflatten(0, (len(prompts), -1))[:, self.read_at]
-        logits = logits.masked_fill(~self.allowed, -math.inf).log_softmax(-1)
-        taken = self.taken.expand(len(prompts), -1, -1)[..., None]
+        allowed, taken = self.allowed.to(place), self.taken.to(place)
+        logits = logits.masked_fill(~allowed, -math.inf).log_softmax(-1)
+        taken = taken.expand(len(prompts), -1, -1)[..., None]
         return logits.gather(-1, taken)[..., 0].sum(-1)
 
 

@@ -119,9 +119,10 @@ def generate(
         max_new_tokens: n.
         temperature, top_k, top_p: see `apply_temperature`, `keep_top_k`, `keep_top_p`, which are
             applied in this order. Temperature 0 takes the likeliest token instead of drawing.
-        generator: source of the draws; torch's global one by default.
+        generator: source of the draws; torch's global one of the model's device by default. One
+            of another device draws there, so each step waits for the probabilities to be copied.
         stop_id: a row that produced this token is finished, and filled up with it. Once all rows
-            are, the model is not asked again; on a GPU that is looked at every 16 tokens.
+            are, the model is not asked again; off the CPU that is looked at every 16 tokens.
         n_allowed: only ids below it may come out, for a model whose vocabulary is larger than its
             tokenizer's.
         restrict: called with the rows so far, says which tokens may follow each, True for those;
@@ -207,7 +208,7 @@ def _columns(
             new = chosen[:, None]
             ids = torch.cat([ids, new], dim=1)
             yield chosen
-            looks = stop_id is not None and (number % 16 == 15 or not ids.is_cuda)
+            looks = stop_id is not None and (number % 16 == 15 or ids.is_cpu)
             if looks and finished.all():
                 break
     finally:

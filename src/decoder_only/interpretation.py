@@ -111,7 +111,7 @@ class ExcessByKind:
 
         Returns:
             For each prefix two rows: what is spent on what cannot follow, and on wrong odds of
-            what can.
+            what can; on the CPU.
         """
         shape, wanted = (
             tuple(log_q.shape),
@@ -121,7 +121,7 @@ class ExcessByKind:
         rows, columns, weights = torch.tensor(self._sets, dtype=torch.float64).T
         rows, columns = rows.long(), columns.long()
         sets, tokens = torch.tensor(self._members).T
-        chances = log_q.double()[rows[sets], tokens].exp()
+        chances = log_q.cpu().double()[rows[sets], tokens].exp()
         mass = torch.zeros(len(rows), dtype=torch.float64).index_add(0, sets, chances)
         parts = weights * mass.clamp_min(1e-300).log()
         excess = torch.stack([torch.zeros_like(self.entropy), -self.entropy], dim=1)
@@ -329,7 +329,7 @@ class Probe:
     def accuracy(self, x: Float[Tensor, "b d"], labels: Int[Tensor, "b"]) -> float:
         """How often the largest of the outputs is the label's."""
         found = (x @ self.weight + self.offset).argmax(-1)
-        return (found == labels).float().mean().item()
+        return (found == labels.to(x.device)).float().mean().item()
 
 
 def fit_probe(
@@ -417,7 +417,11 @@ class RepeatedChains:
     def predictions(
         self, ids: Int[Tensor, "b s"], strategy: str
     ) -> Float[Tensor, "b s v"]:
-        """The probability of each next token, behind each prefix, by one of `STRATEGIES`."""
+        """The probability of each next token, behind each prefix, by one of `STRATEGIES`.
+
+        Args:
+            ids: as `sample` gives them, on the CPU.
+        """
         known = self.STRATEGIES
         require("strategy", strategy, known.__contains__, f"one of {', '.join(known)}")
         by_chain = self.chain[ids]

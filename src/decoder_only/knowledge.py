@@ -138,10 +138,15 @@ class FactWorld:
         *,
         facts: Int[Tensor, "_"] | None = None,
     ) -> Float[Tensor, "_ v"]:
-        """Log-probabilities of the last word of these sentences, in float64; of all by default."""
+        """Log-probabilities of the last word of these sentences; of all by default.
+
+        Returns:
+            Shape (sentences, V), in float64, on the CPU, wherever the model is.
+        """
         facts = torch.arange(self.answers.numel()) if facts is None else facts
         prompts = self.sentences(facts, order)[:, :-1]
-        return model(prompts, last_only=True)[:, 0].double().log_softmax(-1)
+        logits = model(_beside(model, prompts), last_only=True)[:, 0]
+        return logits.cpu().double().log_softmax(-1)
 
     @torch.no_grad()
     def says(self, model: GPT, temperature: float = 1.0) -> Float[Tensor, "_ _ _"]:
@@ -151,12 +156,13 @@ class FactWorld:
             temperature: of the model's sampling, above 0.
 
         Returns:
-            Shape (people, attributes, values + 1), in float64; the last column says that it does
-            not know. What is missing to a sum of one is no sentence.
+            Shape (people, attributes, values + 1), in float64, on the CPU; the last column says
+            that it does not know. What is missing to a sum of one is no sentence.
         """
         require("temperature", temperature, lambda t: t > 0, "above 0")
         prompts = self.sentences(torch.arange(self.answers.numel()))[:, :-1]
-        q = (model(prompts).double() / temperature).softmax(-1)
+        logits = model(_beside(model, prompts)).cpu()
+        q = (logits.double() / temperature).softmax(-1)
         people, attributes, values = self._starts
         (n_people, n_attributes), every = self.answers.shape, torch.arange(len(prompts))
         person = q[every, 0, people + every // n_attributes]
@@ -241,10 +247,14 @@ class Biographies:
         log_q = torch.cat(
             [
                 model(rows[:, :-1]).log_softmax(-1).gather(2, rows[:, 1:, None])[:, 1:]
-                for rows in self.ids.split(4096)
+                for rows in _beside(model, self.ids).split(4096)
             ]
         )
-        return self.fact_bits + log_q.double().sum().item() / math.log(2)
+        return self.fact_bits + log_q.cpu().double().sum().item() / math.log(2)
+
+
+def _beside(model: GPT, ids: Tensor) -> Tensor:
+    return ids.to(model.embedding.weight.device)
 
 
 # ------------------------------------------------------------------------- what was never told

@@ -30,7 +30,8 @@ class LMHead(nn.Module):
 
     Args:
         d_model: D, width of the residual stream.
-        vocab_size: V, number of logits.
+        vocab_size: V, number of logits. A GPU multiplies fastest where 64 divides it; in training
+            torch.compile fills other sizes up where it measures that this is faster.
         tied: the head has no matrix of its own, and is handed the token embedding's at each call.
         scale: factor on the logits.
         soft_cap: bends the logits so that none exceeds it: cap * tanh(logit / cap), which leaves
@@ -69,21 +70,9 @@ class LMHead(nn.Module):
 
 
 def _logits(
-    x: Tensor,
-    weight: Tensor,
-    scale: float = 1.0,
-    soft_cap: float | None = None,
-    multiple: int | None = None,
+    x: Tensor, weight: Tensor, scale: float = 1.0, soft_cap: float | None = None
 ) -> Tensor:
-    # A GPU multiplies in tiles, which 50,304 columns fill and 50,257 do not. Whether that is worth
-    # the copy of the table is not measured; for a single position the copy moves more bytes than
-    # the product.
-    if multiple is None:
-        multiple = 64 if x.is_cuda and x.shape[-2] > 1 else 1
-    vocab_size = len(weight)
-    if vocab_size % multiple:
-        weight = F.pad(weight, (0, 0, 0, -vocab_size % multiple))
-    logits = F.linear(x if scale == 1 else scale * x, weight)[..., :vocab_size]
+    logits = F.linear(x if scale == 1 else scale * x, weight)
     return logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
 
 

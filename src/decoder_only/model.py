@@ -43,7 +43,8 @@ class GPT(nn.Module):
 
     Args:
         config: its shape.
-        generator: source of the initial weights, a CPU generator; torch's global one by default.
+        generator: source of the initial weights; torch's global one of the device that the model
+            is made on, by default. One of the CPU gives the same weights on every device.
 
     Attributes:
         recompute: whether training forgets what happened inside the blocks and computes it again
@@ -60,27 +61,34 @@ class GPT(nn.Module):
     ) -> None:
         # Refused before anything is made, so that no settings file can exhaust the machine.
         require("n_layers", config.n_layers, lambda n: n <= 4096, "at most 4096")
-        is_meta = torch.get_default_device().type == "meta"
+        device = torch.get_default_device()
+        is_meta = device.type == "meta"
         wanted = "at most 2^35 outside the meta device"
         require("n_weights", config.n_weights, lambda n: is_meta or n <= 2**35, wanted)
         super().__init__()
         self.config = config
-        sizes = {"vocab_size": config.vocab_size, "d_model": config.d_model}
-        # Each part draws weights of its own, which `initialize` replaces: let them not count.
-        with torch.random.fork_rng(devices=[]):
-            self.embedding = TokenEmbedding(**sizes)
-            self.positions = _positions(config)
-            self.dropout = nn.Dropout(config.dropout)
-            self.blocks = nn.ModuleList(
-                _block(config, layer) for layer in range(config.n_layers)
-            )
-            # Post-norm blocks end on a norm already.
-            pre_norm = config.norm_position == "pre"
-            self.final_norm = _norm(config) if pre_norm else nn.Identity()
-            scale = 1 / config.width_ratio
-            settings = {"tied": config.tied, "soft_cap": config.soft_cap}
-            self.head = LMHead(**sizes, **settings, scale=scale)
+        # Each part would draw weights of its own, which `initialize` replaced.
+        with torch.device("meta"):
+            self._build(config)
+        for part in self.modules():
+            for name, x in list(part.named_parameters(recurse=False)):
+                setattr(part, name, nn.Parameter(torch.empty_like(x, device=device)))
         self.initialize(generator)
+
+    def _build(self, config: GPTConfig) -> None:
+        sizes = {"vocab_size": config.vocab_size, "d_model": config.d_model}
+        self.embedding = TokenEmbedding(**sizes)
+        self.positions = _positions(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(
+            _block(config, layer) for layer in range(config.n_layers)
+        )
+        # Post-norm blocks end on a norm already.
+        pre_norm = config.norm_position == "pre"
+        self.final_norm = _norm(config) if pre_norm else nn.Identity()
+        scale = 1 / config.width_ratio
+        settings = {"tied": config.tied, "soft_cap": config.soft_cap}
+        self.head = LMHead(**sizes, **settings, scale=scale)
 
     def forward(
         self,
@@ -206,14 +214,12 @@ class GPT(nn.Module):
             if parameter.ndim == 1:
                 parameter.fill_(1.0 if name.endswith("norm.weight") else 0.0)
             elif name.endswith(("output.weight", "down.weight")):
-                parameter.normal_(std=1.0, generator=generator).mul_(residual_std)
+                _draw(parameter, 1.0, generator).mul_(residual_std)
             elif name == "head.weight" and self.config.initialization == "zero":
                 parameter.zero_()
             else:
                 hidden = name.startswith("blocks.")
-                parameter.normal_(
-                    std=hidden_std if hidden else std, generator=generator
-                )
+                _draw(parameter, hidden_std if hidden else std, generator)
 
     # What follows is for those who try these names first: `pretrained` stands above this module.
     @classmethod
@@ -274,6 +280,14 @@ class GPT(nn.Module):
         if window is None or window >= length:
             return None  # as wide as all there is
         return attention_mask(length, length, window=window, device=ids.device)
+
+
+def _draw(x: Tensor, std: float, generator: torch.Generator | None) -> Tensor:
+    """Normal numbers, on the generator's device and from there to the tensor's own."""
+    if generator is None or generator.device == x.device or x.is_meta:
+        return x.normal_(std=std, generator=generator)
+    drawn = torch.empty_like(x, device=generator.device)
+    return x.copy_(drawn.normal_(std=std, generator=generator))
 
 
 def _norm(config: GPTConfig) -> LayerNorm | RMSNorm:

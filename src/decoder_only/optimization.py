@@ -18,6 +18,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 import torch
+import torch.nn.functional as F
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -26,9 +28,8 @@ from decoder_only.engine.distributed import (
     ALONE,
     Process,
     all_gather,
-    as_shard_of,
-    distribute_like,
-    full_tensor,
+    all_to_all,
+    is_sharded,
     local_tensor,
 )
 
@@ -156,7 +157,8 @@ class Muon(torch.optim.Optimizer):
         n_iterations: of `orthogonalize`.
         compile: run `orthogonalize` through torch.compile.
         process: of several processes each orthogonalizes its share of the matrices, and an
-            all-gather gives the results to all. Gradients must be averaged, or sharded, before.
+            all-gather gives the results to all, or an all-to-all where matrices are sharded.
+            Gradients must be averaged, or sharded, before.
 
     Attributes:
         found_inf: None, or a tensor that holds 1 where the gradients are not finite: the step
@@ -230,25 +232,32 @@ class Muon(torch.optim.Optimizer):
     def _directions(
         self, ahead: Sequence[Tensor], matrices: list[Tensor]
     ) -> list[Tensor]:
-        """Orthogonalize all, or this process's share of them, and gather those of the others."""
+        """Orthogonalize all, or this process's share of them, and exchange them with the others.
+
+        Where matrices are sharded, each process gathers those of its share alone.
+        """
         settings = {"n_iterations": self.n_iterations}
         if hardware.has_native_bfloat16(ahead[0].device):
             settings["number_format"] = torch.bfloat16
         n_ranks = self.process.n_ranks
         if n_ranks == 1:
             return list(self._orthogonalize(torch.stack(ahead), **settings))
-        whole = [
-            full_tensor(as_shard_of(m, x)) for m, x in zip(matrices, ahead, strict=True)
-        ]
-        n_each = math.ceil(len(whole) / n_ranks)
-        mine = whole[self.process.rank * n_each :][:n_each]
-        mine += [torch.zeros_like(whole[0])] * (n_each - len(mine))
-        mine = self._orthogonalize(torch.stack(mine), **settings)
-        everyones = all_gather(mine, self.process)[: len(whole)]
-        return [
-            local_tensor(distribute_like(m, x))
-            for m, x in zip(matrices, everyones, strict=True)
-        ]
+        n_each = math.ceil(len(ahead) / n_ranks)
+        n_missing = n_ranks * n_each - len(ahead)
+        filled = [*ahead] + [torch.zeros_like(ahead[0])] * n_missing
+        if not is_sharded(matrices[0]):
+            mine = torch.stack(filled[self.process.rank * n_each :][:n_each])
+            mine = self._orthogonalize(mine, **settings)
+            return list(all_gather(mine, self.process)[: len(ahead)])
+        rows, n_rows = len(matrices[0]), len(ahead[0])
+        shards = torch.stack(filled)
+        shards = F.pad(shards, (0, 0, 0, math.ceil(rows / n_ranks) - n_rows))
+        shards = all_to_all(shards, self.process)
+        mine = rearrange(shards, "(p n) f d -> n (p f) d", p=n_ranks)[:, :rows]
+        mine = self._orthogonalize(mine, **settings)
+        mine = F.pad(mine, (0, 0, 0, -rows % n_ranks))
+        shards = rearrange(mine, "n (p f) d -> (p n) f d", p=n_ranks)
+        return list(all_to_all(shards, self.process)[: len(ahead), :n_rows])
 
 
 def orthogonalize(

@@ -243,7 +243,8 @@ def gather(
     Args:
         recipe: a vocabulary that its text does not fill shrinks, down to bytes.
         tokenizer: that of the run that goes on; None learns one.
-        process: this one; all must ask together.
+        process: this one; all must ask together. The others wait as long as their group lets
+            them: see `distributed.in_background`.
         progress: show on stderr how far it is.
 
     Raises:

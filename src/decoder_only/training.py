@@ -210,6 +210,9 @@ def train(
         progress: show a bar on stderr.
         board: write TensorBoard's files into the run's folder.
 
+    On a Mac's GPU (MPS) each step waits for the one before: its optimizers cannot leave out a step
+    by themselves. On CUDA and on the CPU nothing waits but what is printed.
+
     Returns:
         Losses, evaluations and time; of fewer steps than wanted if it was interrupted.
 

@@ -11,7 +11,7 @@ from decoder_only import generation, pretrained, recipes
 from decoder_only.cli.options import Device, Flag, option
 from decoder_only.cli.words import show, visible
 from decoder_only.engine import checkpoint
-from decoder_only.engine.hardware import choose_device
+from decoder_only.engine.hardware import choose_device, has_native_bfloat16
 from decoder_only.model import GPT
 from decoder_only.stories import Explanation
 from decoder_only.tokenization import BytePairTokenizer
@@ -43,7 +43,7 @@ def sample(
         temperature: Below 1 more cautious, 0 always the likeliest token.
         top_k: Draw only from the K likeliest tokens.
         top_p: Draw only from the likeliest tokens that together have probability P.
-        seed: Of the draws.
+        seed: Of the draws, which differ from one kind of device to another.
         device: `cpu`, `cuda`, `cuda:1` or `mps`.
         judge: Say of each story at which letter it leaves its language, and in the end how many
             do not.
@@ -51,7 +51,10 @@ def sample(
         stream: Print a single text while it is written, as a terminal gets it in any case.
         raw: Print the texts as they are, whatever they would do to a terminal.
     """
-    model, tokenizer, data = _opened(run, choose_device(device))
+    place = choose_device(device)
+    model, tokenizer, data = _opened(run, place)
+    if has_native_bfloat16(place):  # half as much to read at each step
+        model = model.bfloat16()
     if language is not None:
         data = {"kind": "stories", "language": language}
     stories = recipes.language_of(data)
@@ -64,7 +67,7 @@ def sample(
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
-        "generator": torch.Generator().manual_seed(seed),
+        "generator": torch.Generator(place).manual_seed(seed),
         "from_start": stories is not None,
     }
     is_live = count == 1 and (stream or sys.stdout.isatty())

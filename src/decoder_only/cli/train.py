@@ -13,7 +13,7 @@ from decoder_only.cli.words import command, shape, show
 from decoder_only.config import GPTConfig
 from decoder_only.engine import checkpoint
 from decoder_only.engine.checks import require
-from decoder_only.engine.distributed import broadcast, process_group
+from decoder_only.engine.distributed import broadcast, in_background, process_group
 from decoder_only.engine.hardware import choose_device, describe, keep_freed_memory
 from decoder_only.engine.monitor import History
 from decoder_only.generation import write
@@ -91,13 +91,14 @@ def train(
         how = {"process": process, "strategy": strategy, "board": board}
         loop.check_settings(config, **how)
         shown = process.is_first and not quiet
-        material = recipes.gather(chosen, tokenizer, process=process, progress=shown)
+        waiting = in_background(process)  # for the first to read the text, or hours
+        material = recipes.gather(chosen, tokenizer, process=waiting, progress=shown)
         built, run = recipes.build(chosen, material), resume
         if run is None and process.is_first:
             where = {"out": out, "overwrite": overwrite, "device": describe(place)}
             new = recipes.begin(chosen, material, built.config, **where)
             run = stack.enter_context(new)  # locked until the training is over
-        folder = broadcast(run and Path(run), process)
+        folder = broadcast(run and Path(run), waiting)
         if process.is_first:
             times = f"{process.n_ranks} times " if process.n_ranks > 1 else ""
             print(f"Device   {times}{describe(place)}")
@@ -122,7 +123,8 @@ def train(
     _report(history, material)
     judge = recipes.language_of(chosen.data)
     if samples:
-        _show_some(checkpoint.load(folder), judge, samples, config.seed)
+        saved = checkpoint.load(folder, device=place)
+        _show_some(saved, judge, samples, config.seed)
     print(f"\nThe run is in {folder}. Let it write more:")
     print(command("sample", "--run", folder, *(["--prompt", PROMPT] if judge else [])))
     return 0
@@ -167,7 +169,8 @@ def _show_some(
     start = {"from_start": True, "count": count} if judge else {"from_start": False}
     # A young model's likeliest words are its best ones.
     start |= {"temperature": 0.6, "max_new_tokens": 300}
-    generator = torch.Generator().manual_seed(seed)
+    place = saved.model.embedding.weight.device
+    generator = torch.Generator(place).manual_seed(seed)
     prompt = "" if judge else "\n"
     texts = write(saved.model, saved.tokenizer, prompt, generator=generator, **start)
     said = [judge.explain(text) if judge else "" for text in texts]

@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TypeVar
 
 import torch
@@ -185,10 +186,15 @@ def any_rank(flag: bool, process: Process) -> bool:
 
 
 def in_background(process: Process) -> Process:
-    """The same process for a thread, which may talk to its like while steps are taken."""
+    """The same process, which talks through CPU memory, for a thread or for what takes long.
+
+    Others talk meanwhile as they did; and who waits has a day, not the minutes after which NCCL
+    takes a process for lost. All must ask together.
+    """
     if process.n_ranks == 1:
         return process
-    return replace(process, group=dist.new_group(backend="gloo"))
+    group = dist.new_group(backend="gloo", timeout=timedelta(days=1))
+    return replace(process, group=group)
 
 
 @contextlib.contextmanager
@@ -210,19 +216,26 @@ def all_gather(x: Tensor, process: Process) -> Tensor:
     return joined
 
 
+def all_to_all(x: Tensor, process: Process) -> Tensor:
+    """Part p of the first dimension goes to process p, and from each comes its part for us."""
+    received = torch.empty_like(x, memory_format=torch.contiguous_format)
+    dist.all_to_all_single(received, x.contiguous(), group=process.group)
+    return received
+
+
 def full_tensor(tensor: Tensor) -> Tensor:
     """A tensor in one piece. A sharded one is gathered: all processes must ask together."""
-    return tensor.full_tensor() if _is_sharded(tensor) else tensor
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def local_tensor(tensor: Tensor) -> Tensor:
     """This process's shard of a tensor, sharing its memory; all of it where it is not sharded."""
-    return tensor.to_local() if _is_sharded(tensor) else tensor
+    return tensor.to_local() if is_sharded(tensor) else tensor
 
 
 def as_shard_of(target: Tensor, x: Tensor) -> Tensor:
     """What `local_tensor` gave, as the sharded tensor that it came from."""
-    if not _is_sharded(target):
+    if not is_sharded(target):
         return x
     from torch.distributed.tensor import DTensor
 
@@ -231,20 +244,9 @@ def as_shard_of(target: Tensor, x: Tensor) -> Tensor:
     return DTensor.from_local(x, *where, run_check=False, **sizes)
 
 
-def distribute_like(target: Tensor, x: Tensor) -> Tensor:
-    """A full tensor that every process holds, sharded as the target is, without communication."""
-    if not _is_sharded(target):
-        return x
-    from torch.distributed.tensor import DTensor, Replicate
-
-    mesh = target.device_mesh
-    replicated = DTensor.from_local(x, mesh, [Replicate()], run_check=False)
-    return replicated.redistribute(placements=target.placements)
-
-
 def local_rows(tensor: Tensor) -> slice:
     """Which rows of a tensor `local_tensor` gives: all of them where it is not sharded."""
-    if not _is_sharded(tensor):
+    if not is_sharded(tensor):
         return slice(None)
     mesh, n = tensor.device_mesh, len(tensor)
     begin = min(n, math.ceil(n / mesh.size()) * mesh.get_local_rank())
@@ -252,13 +254,27 @@ def local_rows(tensor: Tensor) -> slice:
 
 
 def local_copies(tensors: Mapping[str, Tensor], process: Process) -> dict[str, Tensor]:
-    """Copies in CPU memory of this process's shards; in the first also of what has none."""
-    return {
-        name: local_tensor(tensor.detach()).to("cpu", copy=True)
+    """Copies in CPU memory of this process's shards; in the first also of what has none.
+
+    A GPU is waited for once, after the last of them.
+    """
+    mine = {
+        name: local_tensor(tensor.detach())
         for name, tensor in tensors.items()
-        if process.is_first or _is_sharded(tensor)
+        if process.is_first or is_sharded(tensor)
     }
+    copies = {
+        # A GPU copies while the host goes on only to pinned memory.
+        name: torch.empty_like(x, device="cpu", pin_memory=x.is_cuda)
+        for name, x in mine.items()
+    }
+    for name, x in mine.items():
+        copies[name].copy_(x, non_blocking=True)
+    for device in {x.device for x in mine.values() if not x.is_cpu}:
+        torch.accelerator.synchronize(device)
+    return copies
 
 
-def _is_sharded(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether each process holds some of its rows, as under "fsdp"."""
     return hasattr(tensor, "full_tensor")

@@ -175,10 +175,12 @@ def peak_flops(device: torch.device) -> float | None:
 
 
 def compiled(function: Callable) -> Callable:
-    """The function through `torch.compile`; from the first call on that fails so, as it was.
+    """The function through `torch.compile`; as it was from the first call on that cannot be.
 
-    A warning then says why. A mistake of the function itself is raised by its second run. Each
-    shape of its arguments is compiled for itself, because those of training do not change. What
+    A warning then says why. A mistake of the function itself is raised by its second run; whatever
+    else fails, for want of memory for instance, is raised at once. Each shape of its arguments is
+    compiled for itself, because those of training do not change; beyond
+    `torch._dynamo.config.recompile_limit` of them, which torch logs, further ones are not. What
     fails in `backward`, whose code is compiled only there, is raised: leave out compiling then.
     """
     fast = torch.compile(function, dynamic=False)
@@ -190,6 +192,11 @@ def compiled(function: Callable) -> Callable:
         try:
             return fast(*arguments, **settings)
         except Exception as error:
+            # Imported here, where torch.compile has done so, because it takes seconds.
+            from torch._dynamo.exc import TorchDynamoException
+
+            if not isinstance(error, TorchDynamoException):
+                raise
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             returned = function(*arguments, **settings)
             fast = None
