@@ -8,9 +8,7 @@ GPT-2, GPT-3 and a Llama-style model are settings of one class. Chapter 8.
 """
 
 import math
-import os
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -215,29 +213,6 @@ class GPT(nn.Module):
                     std=hidden_std if hidden else std, generator=generator
                 )
 
-    # What follows is for those who try these names first: `pretrained` stands above this module.
-    @classmethod
-    def from_pretrained(
-        cls,
-        folder_or_name: str | os.PathLike[str],
-        *,
-        device: torch.device | str | None = None,
-    ) -> "GPT":
-        """A model that is stored or published: `pretrained.load_model`."""
-        load_model = import_module("decoder_only.pretrained").load_model
-        return load_model(folder_or_name, device=device)
-
-    def save_pretrained(
-        self,
-        folder: str | os.PathLike[str],
-        tokenizer: object = None,
-        *,
-        overwrite: bool = False,
-    ) -> None:
-        """Write a folder that `transformers` opens: `pretrained.export`."""
-        export = import_module("decoder_only.pretrained").export
-        export(self, tokenizer, folder, overwrite=overwrite)
-
     def count_parameters(self) -> int:
         """Parameters that training adjusts, a shared one counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
@@ -296,8 +271,8 @@ def _block(config: GPTConfig, layer: int) -> Block:
     attention = MultiHeadAttention(
         **sizes,
         n_heads=config.n_heads,
-        n_kv_heads=int(config.n_kv_heads),
-        head_dim=int(config.head_dim),
+        n_kv_heads=config.kv_heads,
+        head_dim=config.head_width,
         window=config.windows[layer % len(config.windows)],
         rotary_base=config.position_base if config.positions == "rotary" else None,
         qk_norm=config.qk_norm,
@@ -305,7 +280,7 @@ def _block(config: GPTConfig, layer: int) -> Block:
         scale=config.attention_scale,
         dropout=config.dropout,
     )
-    sizes["d_mlp"] = int(config.d_mlp)
+    sizes["d_mlp"] = config.mlp_width
     gated = config.activation == "swiglu"
     return Block(
         attention=attention,
