@@ -51,7 +51,7 @@ PATH = {
         "KeyValueCache.append",
         "KeyValueCache._keep",
     ),
-    "config": ("GPTConfig", "Size", "Positive", "Derived"),
+    "config": ("GPTConfig", "Size", "Positive"),
     "engine.checks": ("check_fields", "_rule", "_TYPES", "Rule", "require"),
 }
 """What is on the way from ids to logits, by module, in the order of reading."""

@@ -115,7 +115,7 @@ class GPT(nn.Module):
         """What the head reads: the residual stream after the last norm. See `forward`."""
         self._check(ids, cache)
         length, empty = ids.shape[1], [None] * len(self.blocks)
-        positions = None if cache is None else cache[0].position.advance(length)
+        positions = None if cache is None else cache[0].position.begin(length)
         x = self.embedding(ids)
         if self.positions is not None:
             x = self.positions(x, positions)
@@ -131,7 +131,10 @@ class GPT(nn.Module):
                 x = checkpoint(block, x, *handed, use_reentrant=False)
             else:
                 x = block(x, *handed)
-        return self.final_norm(x)
+        x = self.final_norm(x)
+        if cache is not None:
+            cache[0].position.advance()
+        return x
 
     @property
     def head_weight(self) -> Float[Tensor, "v d"]:
@@ -156,25 +159,40 @@ class GPT(nn.Module):
 
         Args:
             batch_size: B, sequences that will grow side by side.
-            max_length: positions to make room for; the context length by default.
+            max_length: positions to make room for. By default the context length, or without a
+                limit where all blocks have windows, and positions no table.
             dtype: of what is kept; the model's by default.
             padding: see `CachePosition`.
 
         Raises:
-            ValueError: for more positions than learned ones can place.
+            ValueError: for no positions, or more than learned ones can place; or for padding of
+                other rows.
         """
-        length, limit = max_length or self.config.context_length, math.inf
-        if self.config.positions == "learned":
-            limit = self.config.context_length
-        require("max_length", length, lambda n: n <= limit, f"at most {limit}")
-        room = length if None in self.config.windows else math.inf
+        context, has_table = (
+            self.config.context_length,
+            self.config.positions == "learned",
+        )
+        most, wanted = (
+            (context, f"at most {context}, and ") if has_table else (math.inf, "")
+        )
+        if max_length is None and (has_table or None in self.config.windows):
+            max_length = context
+        elif max_length is not None:
+            require(
+                "max_length",
+                max_length,
+                lambda n: int(n) == n and 1 <= n <= most,
+                wanted + "1 or more",
+            )
+        if padding is not None:
+            shape, wanted = (batch_size,), f"({batch_size},), a number for each row"
+            require("padding.shape", tuple(padding.shape), lambda x: x == shape, wanted)
         weight, device = self.embedding.weight, self.embedding.weight.device
-        position = CachePosition(padding=padding, room=room, device=device)
+        position = CachePosition(max_length=max_length, padding=padding, device=device)
         return [
             KeyValueCache(
                 batch_size=batch_size,
                 n_kv_heads=block.attention.n_kv_heads,
-                max_length=length,
                 head_dim=block.attention.head_dim,
                 window=block.attention.window,
                 position=position,
@@ -222,7 +240,10 @@ class GPT(nn.Module):
         wanted = "(batch, sequence); a single sequence is ids[None]"
         require("ids.shape", tuple(ids.shape), lambda shape: len(shape) == 2, wanted)
         require("ids.dtype", ids.dtype, whole.__contains__, f"one of {whole}")
-        if self.config.positions == "learned" and cache is None:
+        if cache is not None:
+            rows, wanted = cache[0].batch_size, "the cache's batch_size"
+            require("rows of ids", len(ids), lambda n: n == rows, f"{wanted}={rows}")
+        elif self.config.positions == "learned":
             room = self.config.context_length
             wanted = f"at most {room} for learned positions"
             require("ids.shape[1]", ids.shape[1], lambda n: n <= room, wanted)
