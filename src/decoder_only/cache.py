@@ -58,9 +58,10 @@ class CachePosition:
         Raises:
             ValueError: there is no room for them, and the host knows without waiting for a GPU.
         """
-        self.n_stored, self.late, most = None, [], self.max_length
+        self.n_stored, self.late = None, []
         if self.count.is_cpu and not torch.compiler.is_compiling():
-            came, wanted = int(self.count), f"at most the cache's max_length={most}"
+            came, most = int(self.count), self.max_length
+            wanted = f"at most the cache's max_length={most}"
             fits = most is None or came + n_new <= most
             require("positions", came + n_new, lambda _: fits, wanted)
             self.n_stored = came + (n_new == 1)

@@ -47,11 +47,13 @@ class GPT(nn.Module):
         recompute: whether training forgets what happened inside the blocks and computes it again
             in the backward pass (activation checkpointing: Chen et al., 2016): the same gradients,
             a third more work, and memory for one block's activations and every block's input.
+        more: names of what a block is handed besides, after the cache.
 
     Source: Radford et al. (2019); Brown et al. (2020); variants as noted at each part.
     """
 
     recompute: bool = False
+    more: tuple[str, ...] = ()
 
     def __init__(
         self, config: GPTConfig, *, generator: torch.Generator | None = None
@@ -113,7 +115,7 @@ class GPT(nn.Module):
         *more: Tensor,
     ) -> Float[Tensor, "b s d"]:
         """What the head reads: the residual stream after the last norm. See `forward`."""
-        self._check(ids, cache)
+        self._check(ids, cache, more)
         length, empty = ids.shape[1], [None] * len(self.blocks)
         positions = None if cache is None else cache[0].position.begin(length)
         x = self.embedding(ids)
@@ -235,7 +237,11 @@ class GPT(nn.Module):
         """Parameters that training adjusts, a shared one counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def _check(self, ids: Tensor, cache: Sequence[KeyValueCache] | None) -> None:
+    def _check(
+        self, ids: Tensor, cache: Sequence[KeyValueCache] | None, more: Sequence[Tensor]
+    ) -> None:
+        n_more, wanted = len(self.more), f"{len(self.more)}, {self.more}"
+        require("tensors after the cache", len(more), lambda n: n == n_more, wanted)
         whole, limit = (torch.int32, torch.int64), self.config.vocab_size
         wanted = "(batch, sequence); a single sequence is ids[None]"
         require("ids.shape", tuple(ids.shape), lambda shape: len(shape) == 2, wanted)

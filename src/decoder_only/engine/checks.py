@@ -11,6 +11,7 @@ annotations what each field allows, and `check_fields` reads it there:
 import typing
 from collections.abc import Callable, Sequence
 from math import isfinite
+from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -48,12 +49,24 @@ class Rule(NamedTuple):
 def check_fields(settings: object) -> None:
     """Refuse a dataclass with a field that its annotation does not allow.
 
+    Numbers of numpy become Python's, which JSON can hold.
+
     Raises:
         ValueError: with the field, its value, and what would work.
     """
     hints = typing.get_type_hints(type(settings), include_extras=True)
     for name, hint in hints.items():
-        require(name, getattr(settings, name), *_rule(hint))
+        value = getattr(settings, name)
+        require(name, value, *_rule(hint))
+        object.__setattr__(settings, name, _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _rule(hint: Any) -> Rule:
@@ -77,8 +90,13 @@ def _rule(hint: Any) -> Rule:
 
 
 _TYPES = {
-    int: Rule(lambda x: isinstance(x, int) and type(x) is not bool, "a whole number"),
-    float: Rule(lambda x: type(x) in (int, float) and isfinite(x), "a finite number"),
+    int: Rule(
+        lambda x: isinstance(x, Integral) and type(x) is not bool, "a whole number"
+    ),
+    float: Rule(
+        lambda x: isinstance(x, Real) and type(x) is not bool and isfinite(x),
+        "a finite number",
+    ),
     bool: Rule(lambda x: type(x) is bool, "True or False"),
     NoneType: Rule(lambda x: x is None, "None"),
 }
