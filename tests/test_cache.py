@@ -261,8 +261,7 @@ def test_a_cache_gives_what_no_cache_gives_or_refuses(data):
 def test_what_cannot_be_cached_is_refused():
     model = build(positions="rotary", windows=(4,))
     for kept, message in (
-        ({"max_length": 0}, "max_length=0 cannot work: it must be 1 or more"),
-        ({"max_length": 2.5}, "max_length=2.5 cannot work"),
+        ({"max_length": 0}, r"max_length=0 cannot work: .* and 1 or more"),
         (
             {"batch_size": 2, "padding": torch.tensor([0])},
             r"padding\.shape=\(1,\) cannot",

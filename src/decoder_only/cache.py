@@ -167,10 +167,8 @@ class KeyValueCache:
         at, slots, n_new = self.position, self.position.new, new.shape[2]
         kept, is_ring = new.detach().to(store.dtype), self.window is not None
         if is_ring:
-            slots, kept = (
-                slots[-self.length :] % self.length,
-                kept[:, :, -self.length :],
-            )
+            last = slice(-self.length, None)
+            slots, kept = slots[last] % self.length, kept[:, :, last]
         seen = new
         if not at.is_empty and n_new > 1:
             past = store[:, :, : at.n_stored]

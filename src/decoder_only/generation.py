@@ -246,11 +246,8 @@ def beam_search(
     """
     _require_whole("max_new_tokens", max_new_tokens, 0)
     _require_whole("n_beams", n_beams, 1)
-    shape, wanted = (
-        tuple(getattr(ids, "shape", ())),
-        "(sequence,) with a token at least",
-    )
-    require("ids.shape", shape, lambda s: len(s) == 1 and s[0], wanted)
+    wanted, shape = "(sequence,) with a token at least", getattr(ids, "shape", ())
+    require("ids.shape", tuple(shape), lambda s: len(s) == 1 and s[0], wanted)
     _check_allowed(n_allowed, model.config.vocab_size)
     beams, complete = [(ids, 0.0)], []
     with kept_modes(model):
@@ -466,11 +463,8 @@ def _aligned(
 ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b"]]:
     """Prompts as rows that end together, and how much each was padded in front."""
     wanted = "a list of tensors of one axis, each with a token at least"
-    for x in prompts or [None]:
-        require(
-            "ids", x, lambda x: isinstance(x, Tensor) and x.ndim == 1 and len(x), wanted
-        )
-    lengths = [len(x) for x in prompts]
+    lengths = [len(x) if isinstance(x, Tensor) and x.ndim == 1 else 0 for x in prompts]
+    require("ids", prompts, lambda _: bool(lengths) and min(lengths) > 0, wanted)
     missing = [max(lengths) - length for length in lengths]
     rows = [F.pad(x, (n, 0)) for x, n in zip(prompts, missing, strict=True)]
     return torch.stack(rows), torch.tensor(missing, device=rows[0].device)

@@ -170,22 +170,14 @@ class GPT(nn.Module):
             ValueError: for no positions, or more than learned ones can place; or for padding of
                 other rows.
         """
-        context, has_table = (
-            self.config.context_length,
-            self.config.positions == "learned",
-        )
-        most, wanted = (
-            (context, f"at most {context}, and ") if has_table else (math.inf, "")
-        )
-        if max_length is None and (has_table or None in self.config.windows):
-            max_length = context
-        elif max_length is not None:
-            require(
-                "max_length",
-                max_length,
-                lambda n: int(n) == n and 1 <= n <= most,
-                wanted + "1 or more",
-            )
+        config, most = self.config, math.inf
+        if config.positions == "learned":
+            most = config.context_length
+        if max_length is None and (most < math.inf or None in config.windows):
+            max_length = config.context_length
+        if max_length is not None:
+            wanted = f"at most {most}, and 1 or more"
+            require("max_length", max_length, lambda n: 1 <= n <= most, wanted)
         if padding is not None:
             shape, wanted = (batch_size,), f"({batch_size},), a number for each row"
             require("padding.shape", tuple(padding.shape), lambda x: x == shape, wanted)

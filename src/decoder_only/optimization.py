@@ -129,9 +129,7 @@ def build_optimizers(
             f"optimizer={optimizer!r} is unknown; choose 'adamw' or 'muon'"
         )
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ValueError(
-            "no parameter of the model requires a gradient: nothing can move"
-        )
+        raise ValueError("no parameter of the model requires a gradient")
     slower = math.sqrt(width_ratio) if optimizer == "muon" else width_ratio
     matrices, others = parameter_groups(model, weight_decay=weight_decay * slower)
     matrices["initial_lr"] = matrices["lr"] = learning_rate / slower

@@ -341,7 +341,8 @@ def train_step(
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
     # Gradients are averaged over the processes, so each divides by the mean of their counts.
-    n_targets = distributed.all_reduce_mean((targets != IGNORED).sum(), process)
+    n_targets = distributed.all_reduce_sum((targets != IGNORED).sum(), process)
+    n_targets = n_targets / process.n_ranks
     loss = torch.zeros((), device=inputs.device)
     factor = 1.0 if scale is None else scale.value
     parts = zip(inputs.chunk(accumulation), targets.chunk(accumulation), strict=True)

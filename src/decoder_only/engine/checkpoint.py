@@ -202,9 +202,8 @@ def check_savable(model: nn.Module) -> None:
     Raises:
         ValueError: it is not a `GPT` as such, or has other weights than its settings say.
     """
-    require(
-        "model", type(model), lambda kind: kind is GPT, "GPT itself, to be read back"
-    )
+    wanted = "GPT itself, to be read back"
+    require("model", type(model), lambda kind: kind is GPT, wanted)
     with torch.device("meta"):
         names = GPT(model.config).state_dict().keys()
     found = model.state_dict().keys()

@@ -166,11 +166,6 @@ def all_reduce_sum(x: Tensor, process: Process) -> Tensor:
     return x
 
 
-def all_reduce_mean(x: Tensor, process: Process) -> Tensor:
-    """The mean of a tensor over all processes, in each of them."""
-    return all_reduce_sum(x, process) / process.n_ranks
-
-
 def broadcast(value: Value, process: Process) -> Value:
     """The first process's value, in all of them."""
     if process.n_ranks == 1:
