@@ -9,6 +9,8 @@ A block with a window never looks back further than that, so its store is a ring
 in slot s mod W, over the position that has just left the window. Chapter 8.
 """
 
+import math
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -60,15 +62,13 @@ class CachePosition:
         """
         self.n_stored, self.late = None, []
         if self.count.is_cpu and not torch.compiler.is_compiling():
-            came, most = int(self.count), self.max_length
+            came, most = int(self.count), self.max_length or math.inf
             wanted = f"at most the cache's max_length={most}"
-            fits = most is None or came + n_new <= most
-            require("positions", came + n_new, lambda _: fits, wanted)
+            require("positions", came + n_new, lambda n: n <= most, wanted)
             self.n_stored = came + (n_new == 1)
         self.new = self.count + torch.arange(n_new, device=self.count.device)
-        if self.padding is None:
-            return self.new
-        return (self.new - self.padding[:, None]).clamp(min=0)
+        rows = self.new if self.padding is None else self.new - self.padding[:, None]
+        return rows.clamp(min=0)
 
     def advance(self) -> None:
         """Count the new tokens, once all blocks have stored them."""
@@ -85,12 +85,9 @@ class KeyValueCache:
         batch_size: B, sequences that grow side by side.
         n_kv_heads: G, heads of keys and values.
         head_dim: K.
-        position: how far the text has come, and may come.
+        position: how far the text has come, and may come; they are where it is.
         window: W, positions that a query sees; no more than those are kept. None for all.
-        dtype, device: of the keys and values. Where they are read, they are in the query's.
-
-    Raises:
-        ValueError: there is neither a limit to the text nor a window.
+        dtype: of the keys and values. Where they are read, they are in the query's.
 
     Source: Shazeer (2019), on what it costs; notes N; Beltagy et al. (2020) for windows.
     """
@@ -104,18 +101,15 @@ class KeyValueCache:
         position: CachePosition,
         window: int | None = None,
         dtype: torch.dtype = torch.float32,
-        device: torch.device | None = None,
     ) -> None:
         most = position.max_length
-        wanted = "a number of positions where there is no window"
-        require("max_length", most, lambda n: n or window, wanted)
         # A window that the text cannot outgrow hides nothing, and needs no ring.
         is_ring = window is not None and (most is None or window < most)
         self.position, self.window = position, window if is_ring else None
         self.batch_size, self.length = batch_size, window if is_ring else most
         shape = (batch_size, n_kv_heads, self.length, head_dim)
-        self._key = torch.zeros(shape, dtype=dtype, device=device)
-        self._value = torch.zeros(shape, dtype=dtype, device=device)
+        self._key = torch.zeros(shape, dtype=dtype, device=position.count.device)
+        self._value = torch.zeros_like(self._key)
 
     def __len__(self) -> int:
         """Positions that came so far."""
@@ -164,20 +158,13 @@ class KeyValueCache:
         return [self._keep(self._key, key), self._keep(self._value, value)]
 
     def _keep(self, store: Tensor, new: Tensor) -> Tensor:
-        at, slots, n_new = self.position, self.position.new, new.shape[2]
-        kept, is_ring = new.detach().to(store.dtype), self.window is not None
-        if is_ring:
-            last = slice(-self.length, None)
-            slots, kept = slots[last] % self.length, kept[:, :, last]
-        seen = new
-        if not at.is_empty and n_new > 1:
-            past = store[:, :, : at.n_stored]
-            seen = torch.cat([past.to(new.dtype), new], dim=2)
-            if is_ring:
-                # They lie over what is still seen if these tokens have to be tried again.
-                at.late.append((store, slots, kept))
-                return seen
-        store.index_copy_(2, slots, kept)
-        if not at.is_empty and n_new == 1:
-            seen = store[:, :, : at.n_stored].to(new.dtype)
-        return seen
+        at, slots, n = self.position, self.position.new, self.length
+        kept = new.detach().to(store.dtype)
+        if self.window is not None:
+            slots, kept = slots[-n:] % n, kept[:, :, -n:]
+        if at.is_empty or new.shape[2] == 1:
+            store.index_copy_(2, slots, kept)
+            return new if at.is_empty else store[:, :, : at.n_stored].to(new.dtype)
+        # Later: in a ring they lie over what is seen if these tokens have to be tried again.
+        at.late.append((store, slots, kept))
+        return torch.cat([store[:, :, : at.n_stored].to(new.dtype), new], dim=2)

@@ -115,7 +115,8 @@ class GPT(nn.Module):
         *more: Tensor,
     ) -> Float[Tensor, "b s d"]:
         """What the head reads: the residual stream after the last norm. See `forward`."""
-        self._check(ids, cache, more)
+        self._check(ids, cache)
+        require("len(more)", len(more), len(self.more).__eq__, f"{len(self.more)}")
         length, empty = ids.shape[1], [None] * len(self.blocks)
         positions = None if cache is None else cache[0].position.begin(length)
         x = self.embedding(ids)
@@ -133,10 +134,9 @@ class GPT(nn.Module):
                 x = checkpoint(block, x, *handed, use_reentrant=False)
             else:
                 x = block(x, *handed)
-        x = self.final_norm(x)
         if cache is not None:
             cache[0].position.advance()
-        return x
+        return self.final_norm(x)
 
     @property
     def head_weight(self) -> Float[Tensor, "v d"]:
@@ -167,34 +167,19 @@ class GPT(nn.Module):
             padding: see `CachePosition`.
 
         Raises:
-            ValueError: for no positions, or more than learned ones can place; or for padding of
-                other rows.
+            ValueError: for no positions, or more than learned ones can place.
         """
-        config, most = self.config, math.inf
-        if config.positions == "learned":
-            most = config.context_length
+        config, weight = self.config, self.embedding.weight
+        most = {"learned": config.context_length}.get(config.positions, math.inf)
+        wanted = f"at most {most}, and 1 or more"
+        require("max_length", max_length, lambda n: n is None or 1 <= n <= most, wanted)
         if max_length is None and (most < math.inf or None in config.windows):
             max_length = config.context_length
-        if max_length is not None:
-            wanted = f"at most {most}, and 1 or more"
-            require("max_length", max_length, lambda n: 1 <= n <= most, wanted)
-        if padding is not None:
-            shape, wanted = (batch_size,), f"({batch_size},), a number for each row"
-            require("padding.shape", tuple(padding.shape), lambda x: x == shape, wanted)
-        weight, device = self.embedding.weight, self.embedding.weight.device
-        position = CachePosition(max_length=max_length, padding=padding, device=device)
-        return [
-            KeyValueCache(
-                batch_size=batch_size,
-                n_kv_heads=block.attention.n_kv_heads,
-                head_dim=block.attention.head_dim,
-                window=block.attention.window,
-                position=position,
-                dtype=dtype or weight.dtype,
-                device=device,
-            )
-            for block in self.blocks
-        ]
+        sizes = {"n_kv_heads": config.kv_heads, "head_dim": config.head_width}
+        sizes |= {"batch_size": batch_size, "dtype": dtype or weight.dtype}
+        at = CachePosition(max_length=max_length, padding=padding, device=weight.device)
+        windows = (block.attention.window for block in self.blocks)
+        return [KeyValueCache(**sizes, position=at, window=w) for w in windows]
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator | None = None) -> None:
@@ -229,11 +214,7 @@ class GPT(nn.Module):
         """Parameters that training adjusts, a shared one counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def _check(
-        self, ids: Tensor, cache: Sequence[KeyValueCache] | None, more: Sequence[Tensor]
-    ) -> None:
-        n_more, wanted = len(self.more), f"{len(self.more)}, {self.more}"
-        require("tensors after the cache", len(more), lambda n: n == n_more, wanted)
+    def _check(self, ids: Tensor, cache: Sequence[KeyValueCache] | None) -> None:
         whole, limit = (torch.int32, torch.int64), self.config.vocab_size
         wanted = "(batch, sequence); a single sequence is ids[None]"
         require("ids.shape", tuple(ids.shape), lambda shape: len(shape) == 2, wanted)

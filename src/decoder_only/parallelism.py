@@ -545,7 +545,7 @@ class TensorParallel(nn.Module):
             _share_block(block, group, sequence) for block in model.blocks
         )
         self.final_norm, self.head = model.final_norm, model.head
-        self._check = partial(model._check, cache=None, more=())
+        self._check = partial(model._check, cache=None)
 
     def forward(
         self, ids: Int[Tensor, "b s"], targets: Int[Tensor, "b s"]

@@ -11,7 +11,7 @@ annotations what each field allows, and `check_fields` reads it there:
 import typing
 from collections.abc import Callable, Sequence
 from math import isfinite
-from numbers import Integral, Real
+from numbers import Number
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -56,17 +56,15 @@ def check_fields(settings: object) -> None:
     """
     hints = typing.get_type_hints(type(settings), include_extras=True)
     for name, hint in hints.items():
-        value = getattr(settings, name)
-        require(name, value, *_rule(hint))
-        object.__setattr__(settings, name, _plain(value))
+        object.__setattr__(settings, name, _plain(getattr(settings, name)))
+        require(name, getattr(settings, name), *_rule(hint))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return value
-    return int(value) if isinstance(value, Integral) else float(value)
+    is_of_numpy = isinstance(value, Number) and hasattr(value, "item")
+    return value.item() if is_of_numpy else value
 
 
 def _rule(hint: Any) -> Rule:
@@ -90,13 +88,8 @@ def _rule(hint: Any) -> Rule:
 
 
 _TYPES = {
-    int: Rule(
-        lambda x: isinstance(x, Integral) and type(x) is not bool, "a whole number"
-    ),
-    float: Rule(
-        lambda x: isinstance(x, Real) and type(x) is not bool and isfinite(x),
-        "a finite number",
-    ),
+    int: Rule(lambda x: isinstance(x, int) and type(x) is not bool, "a whole number"),
+    float: Rule(lambda x: type(x) in (int, float) and isfinite(x), "a finite number"),
     bool: Rule(lambda x: type(x) is bool, "True or False"),
     NoneType: Rule(lambda x: x is None, "None"),
 }
