@@ -134,7 +134,7 @@ class KeyValueCache:
             return None
         if not at.is_empty:
             slot = torch.arange(self.length, device=query.device)[: at.n_stored]
-            newest = query if n_new == 1 else query[:1] - 1
+            newest = query if n_new == 1 else at.count - 1
             key = newest - (newest - slot) % self.length
             key = key if n_new == 1 else torch.cat([key, query])
         distance = query[:, None] - key
