@@ -1,13 +1,17 @@
 """The key-value cache: what generation keeps equals what it would compute again."""
 
+import math
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ladder import SIZES, VARIANTS, build, compare, random_ids
+from ladder import SIZES, VARIANTS, build, compare, random_ids, unchecked
 
 from decoder_only.attention import attend, attention_mask
 from decoder_only.cache import CachePosition, KeyValueCache
@@ -16,29 +20,43 @@ LENGTH = SIZES["context_length"]
 
 
 def small(*, padding: torch.Tensor | None = None, **sizes: object) -> KeyValueCache:
-    fitting = {"batch_size": 2, "n_kv_heads": 3, "max_length": 5, "head_dim": 4}
-    return KeyValueCache(
-        **{**fitting, **sizes}, position=CachePosition(padding=padding)
-    )
+    fitting = {"batch_size": 2, "n_kv_heads": 3, "max_length": 5, "head_dim": 4} | sizes
+    limits = {"max_length": fitting.pop("max_length"), "padding": padding}
+    return KeyValueCache(**fitting, position=CachePosition(**limits))
+
+
+@contextmanager
+def broken(block: torch.nn.Module) -> Iterator[None]:
+    """Within, a pass through this block fails, after those before it."""
+
+    def fail(*_: object) -> None:
+        raise ArithmeticError
+
+    handle = block.register_forward_hook(fail)
+    with pytest.raises(ArithmeticError):
+        yield
+    handle.remove()
 
 
 def append(cache: KeyValueCache, key: torch.Tensor, value: torch.Tensor) -> list:
-    cache.position.advance(key.shape[2])
-    return cache.append(key, value)
+    cache.position.begin(key.shape[2])
+    stored = cache.append(key, value)
+    cache.position.advance()
+    return stored
 
 
 @pytest.fixture(params=["the host counts", "no one counts"])
 def counting(request, monkeypatch):
     """As on the CPU, where only what is filled is read, or as on a GPU: all slots, masked."""
     if request.param == "no one counts":
-        advance = CachePosition.advance
+        begin = CachePosition.begin
 
         def uncounted(position, n_new):
-            found = advance(position, n_new)
+            found = begin(position, n_new)
             position.n_stored = None
             return found
 
-        monkeypatch.setattr(CachePosition, "advance", uncounted)
+        monkeypatch.setattr(CachePosition, "begin", uncounted)
 
 
 # ---------------------------------------------------------------------------------------- equality
@@ -98,7 +116,7 @@ def test_masks_match_what_append_gives(data):
     mask = attention_mask(n, n, window=window, padding=real)
     expected, found = attend(query, key, value, mask=mask), []
     for at in torch.arange(n).split(pieces):
-        positions = cache.position.advance(len(at))
+        positions = cache.position.begin(len(at))
         seen = cache.mask()
         # Padding sees itself: what a row that sees nothing gives is up to the kernel.
         assert seen is None or seen.any(dim=-1).all()
@@ -107,6 +125,7 @@ def test_masks_match_what_append_gives(data):
             at if padding is None else (at - padding[1]).clamp(min=0),
         )
         stored = cache.append(key[:, :, at], value[:, :, at])
+        cache.position.advance()
         found.append(attend(query[:, :, at], *stored, mask=seen))
     found = torch.cat(found, dim=2)
     if (
@@ -197,7 +216,56 @@ def test_what_does_not_fit_is_named_and_not_stored():
     found = model(ids[:, 2:5], cache)
     compare("after a refusal", found, model(ids[:, :5])[:, 2:])
     rings = build(positions="rotary", windows=(3,))
-    rings(ids, rings.new_cache(len(ids), max_length=5))
+    rings(ids, rings.new_cache(len(ids)))
+    with pytest.raises(ValueError, match=message):  # a limit is one for rings, too
+        rings(ids, rings.new_cache(len(ids), max_length=5))
+
+
+@settings(max_examples=60)
+@given(st.data())
+@torch.no_grad()
+def test_a_cache_gives_what_no_cache_gives_or_refuses(data):
+    """At any window, limit and position: what is computed is right, after a failure too."""
+    positions = data.draw(st.sampled_from(["learned", "sinusoidal", "rotary", "none"]))
+    widths = st.none() | st.integers(1, 2 * LENGTH)
+    windows = tuple(data.draw(st.lists(widths, min_size=1, max_size=2)))
+    max_length = data.draw(st.none() | st.integers(0, 2 * LENGTH))
+    with unchecked():
+        model, ids = build(positions=positions, windows=windows), random_ids(length=24)
+        most = LENGTH if positions == "learned" else math.inf
+        if max_length is not None and not 0 < max_length <= most:
+            with pytest.raises(ValueError, match=f"max_length={max_length} cannot"):
+                model.new_cache(len(ids), max_length=max_length)
+            return
+        cache = model.new_cache(len(ids), max_length=max_length)
+        limit = cache[0].position.max_length or len(ids[0])
+        assert max_length in (None, limit)
+        sizes, found = data.draw(st.lists(st.integers(1, 7), min_size=1)), []
+        for begin, size in zip(accumulate([0, *sizes]), sizes, strict=False):
+            piece = ids[:, begin : begin + size]
+            if begin + piece.shape[1] > limit:
+                with pytest.raises(ValueError, match="at most the cache's max_length"):
+                    model(piece, cache)
+                break
+            with broken(data.draw(st.sampled_from([*model.blocks]))):
+                model(torch.cat([piece, piece[:, :1]], 1)[:, : limit - begin], cache)
+            found.append(model(piece, cache))
+            assert len(cache[0]) == begin + piece.shape[1]
+            if len(cache[0]) == ids.shape[1]:
+                break
+        if found:
+            expected = model(ids[:, : len(cache[0])])
+            compare("cached = uncached", torch.cat(found, dim=1), expected)
+
+
+def test_what_cannot_be_cached_is_refused():
+    model = build(positions="rotary", windows=(4,))
+    with pytest.raises(ValueError, match=r"max_length=0 cannot work: .* and 1 or more"):
+        model.new_cache(max_length=0)
+    cache = model.new_cache(2)
+    with pytest.raises(ValueError, match=r"rows of ids=3 cannot .* batch_size=2"):
+        model(random_ids(3, 4), cache)
+    assert len(cache[0]) == 0
 
 
 def test_a_cache_longer_than_learned_positions_is_refused():

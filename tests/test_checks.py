@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import numpy as np
 import pytest
 from ladder import unchecked
 
 from decoder_only.engine.checks import Rule, check_fields, require
+from decoder_only.training import TrainConfig
 
 Count = Annotated[int, Rule(lambda x: x > 0, "above 0")]
 
@@ -67,3 +69,20 @@ def test_everything_else_is_refused_by_name(field, wrong, wanted):
 def test_a_comparison_that_a_type_does_not_know_counts_as_no():
     with pytest.raises(ValueError, match=r"^x='a' cannot work: it must be above 0$"):
         require("x", "a", lambda x: x > 0, "above 0")
+
+
+def test_numbers_of_numpy_become_pythons():
+    @dataclass(frozen=True)
+    class Settings:
+        size: int
+        rate: float
+        sizes: Sequence[int | None]
+
+    settings = Settings(np.int64(3), np.float32(0.5), (np.int16(1), None))
+    with unchecked():
+        check_fields(settings)
+    assert repr(settings.__dict__) == "{'size': 3, 'rate': 0.5, 'sizes': (1, None)}"
+    assert TrainConfig(learning_rate=np.logspace(-4, -2, 5)[2]).learning_rate == 1e-3
+    for wrong in (np.float64("nan"), np.bool_(True), np.array([1.0, 2.0])):
+        with unchecked(), pytest.raises(ValueError, match=r"rate=.* a finite number"):
+            check_fields(Settings(1, wrong, (1,)))

@@ -30,10 +30,12 @@ from test_resume import (
 )
 
 from decoder_only import training
+from decoder_only.data import IGNORED
 from decoder_only.engine import checkpoint, log
 from decoder_only.engine.distributed import (
     ALONE,
     Process,
+    all_gather,
     all_reduce_sum,
     any_rank,
     broadcast,
@@ -114,6 +116,42 @@ def losses(run: Path) -> list[float]:
 def validations(run: Path) -> list[float]:
     records = log.read_log(run)
     return [r["validation_loss"] for r in records if "validation_loss" in r]
+
+
+def unequal(rank: int, n_ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A process's rows of a batch that asks for one token in the first and for eight below."""
+    ids = torch.randint(257, (4, 9), generator=torch.Generator().manual_seed(0))
+    targets = ids[:, 1:].clone()
+    targets[:2, 1:] = IGNORED
+    rows = slice(rank * 4 // n_ranks, (rank + 1) * 4 // n_ranks)
+    return ids[rows, :-1], targets[rows]
+
+
+def gradient_of_unequal(strategy: str) -> list[float]:
+    """The loss before a step, and each weight after it."""
+    with process_group("cpu") as process:
+        state = training._initial_state(
+            tiny(**SHAPE), TrainConfig(**SETTINGS, accumulation=2), process, strategy
+        )
+        batch = unequal(process.rank, process.n_ranks)
+        settings = {
+            "loss_function": lambda loss, *batch: loss(*batch),
+            "accumulation": 2,
+        }
+        optimizers = [torch.optim.SGD(state.model.parameters(), lr=1.0)]
+        result = training.train_step(
+            state.loss, optimizers, *batch, process=process, **settings
+        )
+        whole = [full_tensor(p.detach()).sum() for p in state.model.parameters()]
+        return [float(result.loss), *map(float, whole)]
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_processes_with_unequal_targets_take_the_step_of_one(strategy):
+    function = "test_distributed:gradient_of_unequal"
+    (one,), two = pool.call(function, strategy), pool.call(function, strategy, n=2)
+    for each in two:
+        torch.testing.assert_close(each, one, rtol=1e-5, atol=1e-5)
 
 
 def begun(folder: Path) -> Path:
@@ -292,6 +330,22 @@ def shared() -> dict[str, object]:
     return told
 
 
+def test_all_messages_go_to_the_group_of_the_process():
+    """Whose first process need not be the first of all."""
+    process, x = Process(rank=0, n_ranks=2, group="mine"), torch.ones(2)
+    names = ("all_reduce", "all_gather", "broadcast_object_list")
+    with mock.patch.multiple(
+        torch.distributed, **dict.fromkeys(names, mock.DEFAULT)
+    ) as sent:
+        all_reduce_sum(x, process)
+        all_gather(x, process)
+        broadcast("value", process)
+    for name in names:
+        assert sent[name].call_args.kwargs["group"] == "mine"
+    assert sent["broadcast_object_list"].call_args.kwargs.get("group_src") == 0
+    assert "src" not in sent["broadcast_object_list"].call_args.kwargs
+
+
 def test_what_two_processes_share():
     first, second = pool.call("test_distributed:shared", n=2)
     # Three of five matrices in each, the last of the second a filling; one of one and a filling.
@@ -302,7 +356,7 @@ def test_what_two_processes_share():
     for told in (first, second):
         assert told["skipped"]
         assert not told["moved"]
-        assert told["step"] == {"all_reduce": 1}, "besides DDP's own"
+        assert told["step"] == {"all_reduce": 2}, "targets and loss, besides DDP's own"
         assert told["views"]
         assert told["share"] == pytest.approx(0.5, abs=0.01)
     assert first["copies"] == 17
@@ -330,6 +384,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from test_resume import HELD_OUT, TEXT, Stop, stop_after, tiny
 from decoder_only import training
+from decoder_only.data import IGNORED
 from decoder_only.engine import checkpoint
 from decoder_only.engine.distributed import local_tensor, process_group
 

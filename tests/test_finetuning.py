@@ -91,7 +91,7 @@ def test_at_first_nothing_is_changed_and_only_the_addition_moves():
     model(IDS).square().sum().backward()
     assert all((p.grad is None) != p.requires_grad for p in model.parameters())
     groups = parameter_groups(model, weight_decay=0.1)
-    assert [len(group["params"]) for group in groups] == [0, len(moving)]
+    assert [len(group["params"]) for group in groups] == [len(moving), 0]
 
 
 def test_parameters_are_as_many_as_the_formula_says():

@@ -5,6 +5,7 @@ import re
 from functools import partial
 from unittest import mock
 
+import numpy as np
 import pool
 import pytest
 import torch
@@ -438,6 +439,53 @@ def test_a_beam_of_one_is_argmax():
     greedy = generate(model, ids, max_new_tokens=5, temperature=0)[0]
     assert torch.equal(found, greedy)
     assert score == pytest.approx(log_prob(model, greedy, 3), rel=1e-5)
+
+
+def test_a_beam_keeps_to_the_ids_that_are_allowed():
+    """As if the vocabulary ended there."""
+    model, start = tiny(vocab_size=6), torch.tensor([2, 0])
+    small = tiny(vocab_size=4)
+    tables, state = ("embedding.weight", "head.weight"), model.state_dict()
+    state |= {name: state[name][:4] for name in tables}
+    small.load_state_dict(state)
+    found = beam_search(model, start, max_new_tokens=3, n_beams=64, n_allowed=4)
+    expected = beam_search(small, start, max_new_tokens=3, n_beams=64)
+    for (row, score), (other, same) in zip(found, expected, strict=True):
+        assert torch.equal(row, other)
+        assert score == pytest.approx(same, abs=1e-5)
+    with pytest.raises(ValueError, match=r"n_allowed=7 cannot .* from 1 to 6"):
+        beam_search(model, start, max_new_tokens=3, n_allowed=7)
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [[[1, 2, 3]], [], [torch.ones(0, dtype=torch.long)], [torch.ones(1, 1)]],
+    ids=str,
+)
+def test_prompts_that_are_no_rows_of_ids_are_refused(prompts):
+    with unchecked():
+        with pytest.raises(ValueError, match="a list of tensors of one axis"):
+            generate(tiny(), prompts, max_new_tokens=1)
+        with pytest.raises(ValueError, match=r"ids\.shape=.* cannot work"):
+            beam_search(tiny(), prompts, max_new_tokens=1)
+
+
+def test_numbers_of_numpy_are_numbers():
+    ids = torch.tensor([[1, 2]])
+    numpys = {
+        "max_new_tokens": np.int64(3),
+        "temperature": np.float32(0.5),
+        "top_k": np.int32(2),
+    }
+    plain = {"max_new_tokens": 3, "temperature": 0.5, "top_k": 2}
+    with unchecked():
+        found, expected = (
+            generate(
+                tiny(), ids, generator=torch.Generator().manual_seed(0), **settings
+            )
+            for settings in (numpys, plain)
+        )
+    assert torch.equal(found, expected)
 
 
 def test_a_wider_beam_is_at_least_as_likely_where_it_is_wide_enough():

@@ -190,6 +190,24 @@ def test_sliced_loss_equals_the_whole(soft_cap, reduction, n_slices, dtype):
     )
 
 
+@pytest.mark.skipif(
+    not hasattr(F, "linear_cross_entropy"),
+    reason="this PyTorch has no linear_cross_entropy",
+)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_sliced_loss_is_torchs(reduction):
+    hidden, weight = normal(2, 7, 6, seed=1), normal(19, 6, seed=2)
+    targets = torch.arange(14).view(2, 7) % 5 - 1
+    settings = {"reduction": reduction, "ignore_index": -1}
+    leaves = hidden, weight
+    ours = results(
+        sliced_next_token_loss(*leaves, targets, n_slices=3, **settings), *leaves
+    )
+    rows = hidden.flatten(0, 1)
+    theirs = F.linear_cross_entropy(rows, weight, targets.flatten(), **settings)
+    compare("sliced loss = torch's", ours, results(theirs, *leaves))
+
+
 @every_precision
 @pytest.mark.parametrize("tied", [True, False])
 def test_sliced_loss_of_a_model_equals_the_whole(tied, dtype):

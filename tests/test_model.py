@@ -73,8 +73,8 @@ def written_out(
     config: GPTConfig, w: dict[str, torch.Tensor], ids: torch.Tensor
 ) -> torch.Tensor:
     """The whole model from its weights, with nothing of the package: formulas, head by head."""
-    length, k = ids.shape[1], config.head_dim
-    group = config.n_heads // (config.n_kv_heads)
+    length, k = ids.shape[1], config.head_width
+    group = config.n_heads // config.kv_heads
     distance = torch.arange(length)[:, None] - torch.arange(length)
 
     def linear(x, name):
@@ -954,7 +954,7 @@ def test_every_field_is_refused_somewhere():
 def test_heads_must_divide_the_width_unless_their_own_is_given(d_model, n_heads):
     sizes = {**SIZES, "d_model": d_model, "n_heads": n_heads}
     if d_model % n_heads == 0:
-        assert GPTConfig(**sizes).head_dim == d_model // n_heads
+        assert GPTConfig(**sizes).head_width == d_model // n_heads
     else:
         message = (
             f"^d_model={d_model} cannot work: it must be a multiple of "
@@ -962,7 +962,7 @@ def test_heads_must_divide_the_width_unless_their_own_is_given(d_model, n_heads)
         )
         with pytest.raises(ValueError, match=message):
             GPTConfig(**sizes)
-    assert GPTConfig(**sizes, head_dim=5).head_dim == 5
+    assert GPTConfig(**sizes, head_dim=5).head_width == 5
 
 
 @given(st.integers(1, 12), st.integers(1, 12))
@@ -993,12 +993,12 @@ def test_pairs_need_even_numbers(settings, odd):
 
 def test_sizes_that_were_not_given_follow_the_others():
     config = GPTConfig(**{**SIZES, "d_model": 768, "n_heads": 12})
-    assert (config.n_kv_heads, config.head_dim, config.d_mlp) == (12, 64, 3072)
+    assert (config.kv_heads, config.head_width, config.mlp_width) == (12, 64, 3072)
     wider = dataclasses.replace(config, d_model=1536, activation="swiglu", n_heads=6)
-    assert (wider.n_kv_heads, wider.head_dim, wider.d_mlp) == (6, 256, 4096)
+    assert (wider.kv_heads, wider.head_width, wider.mlp_width) == (6, 256, 4096)
     given = GPTConfig(**config.to_dict() | {"d_mlp": 99, "head_dim": 64})
     kept = dataclasses.replace(given, d_model=1536)
-    assert (kept.d_mlp, kept.head_dim) == (99, 64)
+    assert (kept.mlp_width, kept.head_width) == (99, 64)
     for made in (config, wider, given, kept, copy.deepcopy(wider)):
         restored = GPTConfig(**json.loads(json.dumps(made.to_dict())))
         assert restored == made == pickle.loads(pickle.dumps(made))
@@ -1006,12 +1006,15 @@ def test_sizes_that_were_not_given_follow_the_others():
     assert config.to_dict()["head_dim"] is None
 
 
-def test_a_size_taken_from_another_config_follows_until_it_is_ones_own():
+def test_a_size_that_is_given_wins_wherever_it_was_taken_from():
     small = GPTConfig(**{**SIZES, "d_model": 64, "n_heads": 4})
-    taken = dataclasses.replace(small, d_model=128, d_mlp=small.d_mlp)
-    own = dataclasses.replace(small, d_model=128, d_mlp=int(small.d_mlp))
-    assert (small.d_mlp, taken.d_mlp, own.d_mlp) == (256, 512, 256)
-    assert (taken.to_dict()["d_mlp"], own.to_dict()["d_mlp"]) == (None, 256)
+    taken = dataclasses.replace(small, d_model=128, d_mlp=small.mlp_width)
+    follows = dataclasses.replace(small, d_model=128, d_mlp=small.d_mlp)
+    assert (small.mlp_width, taken.mlp_width, follows.mlp_width) == (256, 256, 512)
+    assert (taken.to_dict()["d_mlp"], follows.to_dict()["d_mlp"]) == (256, None)
+    for name, size in (("head_dim", "head_width"), ("n_kv_heads", "kv_heads")):
+        settings = {"d_model": 128, "n_heads": 8, name: getattr(small, size)}
+        assert getattr(dataclasses.replace(small, **settings), size) == settings[name]
 
 
 @pytest.mark.parametrize("settings", [{}, *(v.values[0] for v in VARIANTS)])

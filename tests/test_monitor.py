@@ -115,7 +115,7 @@ def test_flops_count_the_matrices_that_multiply(name, changes):
         model = GPT(config)
     maps = [m.weight for m in model.blocks.modules() if isinstance(m, torch.nn.Linear)]
     n = sum(weight.numel() for weight in maps) + config.vocab_size * config.d_model
-    width = config.n_heads * config.head_dim
+    width = config.n_heads * config.head_width
     attention = 12 * config.n_layers * width * config.context_length
     assert flops_per_token(config) == 6 * n + attention
 

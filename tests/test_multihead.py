@@ -171,15 +171,16 @@ def test_gradients_reach_exactly_the_window(qk_norm, rotary_base, window):
 @pytest.mark.parametrize("parts", [(6,), (4, 1, 1), (1, 3, 2)], ids=str)
 def test_alone_with_a_cache_the_layer_goes_on_where_it_ends(parts, rotary_base, window):
     module = make(window=window, rotary_base=rotary_base)
-    x, position = normal(B, 6, D, seed=15, grad=False), CachePosition()
-    sizes = {"batch_size": B, "n_kv_heads": H, "max_length": 6, "head_dim": K}
+    x, position = normal(B, 6, D, seed=15, grad=False), CachePosition(max_length=6)
+    sizes = {"batch_size": B, "n_kv_heads": H, "head_dim": K}
     cache = KeyValueCache(
         **sizes, window=window, position=position, dtype=torch.float64
     )
     found = []
     for part in x.split(parts, dim=1):
-        position.advance(part.shape[1])
+        position.begin(part.shape[1])
         found.append(module(part, cache=cache))
+        position.advance()
     torch.testing.assert_close(torch.cat(found, dim=1), module(x))
 
 

@@ -7,8 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from decoder_only import GPT, GPTConfig
+from decoder_only.finetuning import add_lora
 from decoder_only.lm_head import next_token_loss
 from decoder_only.optimization import (
     SCHEDULES,
@@ -159,7 +161,7 @@ def test_the_rate_of_the_matrices_alone_falls_with_the_width(optimizer, power, r
         }
         assert len(of_blocks) == 1
         slower = ratio**power if of_blocks == {True} else 1.0
-        assert group["lr"] == group["peak"] == pytest.approx(0.4 / slower)
+        assert group["lr"] == group["initial_lr"] == pytest.approx(0.4 / slower)
         # What decays per step does not depend on the width.
         decay = 0.1 if of_blocks == {True} else 0.0
         assert group["lr"] * group["weight_decay"] == pytest.approx(0.4 * decay)
@@ -329,6 +331,30 @@ def test_steps_are_as_long_as_adamws():
         Muon([weight], learning_rate=1.0).step()
         length = weight.detach().square().mean().sqrt().item()
         assert length == pytest.approx(0.2, rel=0.15)
+
+
+def test_a_model_that_is_frozen_whole_is_refused():
+    with pytest.raises(ValueError, match="no parameter of the model requires a grad"):
+        build_optimizers(tiny().requires_grad_(False), learning_rate=0.1)
+
+
+def test_any_optimizer_has_a_peak():
+    weight = nn.Parameter(torch.zeros(2))
+    sgd = torch.optim.SGD([{"params": [weight], "lr": 0.5}], lr=0.1)
+    for share in (0.5, 0.25):
+        set_learning_rate([sgd], share)
+        assert sgd.param_groups[0]["lr"] == 0.5 * share
+
+
+def test_a_matrix_is_a_matrix_wherever_it_lives():
+    """As low-rank additions, whose factors are no weights of linear maps."""
+    model = tiny()
+    moving = add_lora(model, rank=2)
+    (muon,) = build_optimizers(model, optimizer="muon", learning_rate=0.1)
+    assert isinstance(muon, Muon)
+    assert {*muon.param_groups[0]["params"]} == {*moving}
+    table = nn.Embedding(4, 3)
+    assert parameter_groups(table, weight_decay=0.1)[1]["params"] == [table.weight]
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

@@ -64,6 +64,7 @@ AROUND = {
     "engine.checkpoint",
     "engine.log",
     "engine.memory",
+    "engine.modes",
     "engine.provenance",
     "engine.tensors",
     "engine.hardware",

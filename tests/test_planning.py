@@ -32,7 +32,7 @@ def test_a_shape_has_about_the_parameters_asked_for(power):
     wanted = 10**power
     config = shape_for(wanted)
     assert sum(count_parameters(config).values()) == pytest.approx(wanted, rel=0.05)
-    assert config.head_dim == 64
+    assert config.head_width == 64
     # Below 1e8 the vocabulary takes most, and few shapes are left.
     low, high = (20, 200) if wanted < 1e8 else (30, 130)
     assert low < config.d_model / config.n_layers < high

@@ -49,7 +49,7 @@ def test_about_as_many_as_gpt3s_table_says(name, millions):
 def test_the_two_rows_whose_heads_do_not_divide(name, printed):
     """Heads of the printed number and width make XL larger than its own row says."""
     config = PRESETS[name]
-    merged = config.n_heads * config.head_dim
+    merged = config.n_heads * config.head_width
     assert merged != config.d_model
     excess = 4 * config.n_layers * config.d_model * (merged - config.d_model)
     assert (count(name) - excess) / 1e6 == pytest.approx(printed, rel=0.02)

@@ -443,6 +443,18 @@ def test_a_run_may_get_more_steps_and_is_loaded_where_it_is_furthest(tmp_path):
     )
 
 
+def test_a_log_holds_all_finite_numbers_and_no_others(tmp_path):
+    """Such as the gradient's norm in a run that diverges."""
+    norms = [1.5e30, -3.4e38, 0.0, None]
+    records = [{"step": 1, "gradient_norm": norm} for norm in norms]
+    append_log(tmp_path, *records)
+    assert read_log(tmp_path) == records
+    for wrong in ("Infinity", "-Infinity", "NaN", "1" + "0" * 400):
+        (tmp_path / "log.jsonl").write_text(f'{{"step": 1, "loss": {wrong}}}\n' * 2)
+        with pytest.warns(UserWarning, match="1 damaged lines"):
+            assert not read_log(tmp_path)
+
+
 def test_the_number_of_steps_is_the_states_and_not_the_logs(tmp_path, whole):
     run = begin(tmp_path / "run")
     with pytest.raises(Stop):
@@ -602,3 +614,26 @@ def test_a_folder_that_another_process_makes_first_is_not_taken(tmp_path, monkey
 
     monkeypatch.setattr(Path, "mkdir", late)
     assert checkpoint.new_folder(tmp_path, "stories").name == "stories-2"
+
+
+# ------------------------------------------------------------------------------------ more steps
+
+
+def test_a_warm_up_that_was_not_given_does_not_keep_a_run_short(tmp_path):
+    """Nor does the number that older runs hold in its place."""
+    run = begin(tmp_path / "run")
+    go(run, steps=20, warmup_steps=None, save_every=20)
+    assert go(run, steps=40, warmup_steps=None).losses[20:]
+    older = TrainConfig(steps=20).to_dict() | {"warmup_steps": 2}
+    config = checkpoint.read_config(begin(tmp_path / "older")) | {"training": older}
+    (tmp_path / "older" / "config.json").write_text(json.dumps(config))
+    model, longer = tiny(), TrainConfig(steps=21)
+    assert len(train(model, TEXT, None, longer, run=tmp_path / "older").losses) == 21
+    with pytest.raises(ValueError, match=r"warmup_steps=None \(training\), not 3"):
+        train(
+            tiny(),
+            TEXT,
+            None,
+            TrainConfig(steps=22, warmup_steps=3),
+            run=tmp_path / "older",
+        )

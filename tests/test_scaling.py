@@ -127,7 +127,7 @@ def test_post_ps_totals_to_the_digit(name, total):
     d, n_layers, merged = (
         config.d_model,
         config.n_layers,
-        config.n_heads * config.head_dim,
+        config.n_heads * config.head_width,
     )
     formula = d * config.vocab_size + d * config.context_length
     formula += 12 * n_layers * d**2 + 9 * n_layers * d
@@ -205,7 +205,7 @@ def test_causal_attention_costs_the_pairs_that_the_masks_show(config, length):
             itertools.cycle(config.windows), range(config.n_layers), strict=False
         )
     )
-    width = config.n_heads * config.head_dim
+    width = config.n_heads * config.head_width
     assert seen["attention"] == 4 * width * pairs
     assert square["attention"] == 4 * width * config.n_layers * length**2
     del seen["attention"], square["attention"]
@@ -559,11 +559,11 @@ def test_at_its_own_width_a_widened_model_is_the_same_function(variant):
 def test_widths_grow_together_and_numbers_stay(config, first, second):
     wide = widened(config, first * config.d_model)
     assert wide.width_ratio == first
-    assert wide.head_dim == first * config.head_dim
+    assert wide.head_width == first * config.head_width
     if config.d_mlp is not None or config.activation != "swiglu":
-        assert wide.d_mlp == first * config.d_mlp
+        assert wide.mlp_width == first * config.mlp_width
     # It falls as 1 / K, from 1 / sqrt(K) where none was given.
-    scale = config.attention_scale or config.head_dim**-0.5
+    scale = config.attention_scale or config.head_width**-0.5
     assert wide.attention_scale == pytest.approx(scale / first)
     changed = {"d_model", "head_dim", "d_mlp", "base_width", "attention_scale"}
     for field in dataclasses.fields(config):
@@ -584,7 +584,7 @@ def test_a_model_can_be_narrowed():
     """The small model of a large one, on which to look for its learning rate."""
     config = PRESETS["llama2-7b"]
     narrow = widened(config, 256)
-    assert (narrow.n_heads, narrow.head_dim, narrow.d_mlp) == (32, 8, 688)
+    assert (narrow.n_heads, narrow.head_width, narrow.mlp_width) == (32, 8, 688)
     assert (narrow.base_width, narrow.width_ratio) == (4096, 1 / 16)
 
 

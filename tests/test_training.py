@@ -16,12 +16,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder import unchecked
+from torch.utils.checkpoint import checkpoint as model_checkpoint
 
 from decoder_only import GPT, GPTConfig, training
 from decoder_only.data import IGNORED, document_corpus, text_corpus
 from decoder_only.engine import checkpoint, distributed, hardware, log
 from decoder_only.engine.distributed import Process
 from decoder_only.engine.monitor import Evaluation
+from decoder_only.generation import beam_search
 from decoder_only.lm_head import next_token_loss
 from decoder_only.optimization import build_optimizers
 from decoder_only.tokenization import BytePairTokenizer
@@ -136,7 +138,7 @@ def test_every_field_is_checked():
 
 @pytest.mark.parametrize(("steps", "default"), [(1, 0), (20, 2), (499, 49), (1000, 50)])
 def test_the_warm_up_fits_into_a_short_run(steps, default):
-    assert TrainConfig(steps=steps).warmup_steps == default
+    assert TrainConfig(steps=steps).warmup == default
     with pytest.raises(ValueError, match=f"it must be below steps={steps}, such as"):
         TrainConfig(steps=steps, warmup_steps=steps)
 
@@ -542,8 +544,9 @@ def test_model_and_loss_are_compiled_once_for_steps_and_once_for_evaluations():
 def test_slices_of_the_loss_and_recomputed_blocks_change_nothing_but_memory():
     plain = train(tiny(dropout=0.2), TEXT, HELD_OUT, brief())
     model = tiny(dropout=0.2)
-    frugal = train(model, TEXT, HELD_OUT, brief(loss_slices=3, recompute=True))
-    assert model.recompute
+    with mock.patch("decoder_only.model.checkpoint", wraps=model_checkpoint) as again:
+        frugal = train(model, TEXT, HELD_OUT, brief(loss_slices=3, recompute=True))
+    assert again.call_count == 12  # steps of one block
     assert frugal.losses == pytest.approx(plain.losses, rel=1e-4)
     assert frugal.final.loss == pytest.approx(plain.final.loss, rel=1e-4)
 
@@ -562,7 +565,7 @@ def test_tables_may_have_a_rate_of_their_own():
             )
             for group in each.param_groups
         ]
-        peaks = {names[id(p)]: g["peak"] for g in groups for p in g["params"]}
+        peaks = {names[id(p)]: g["initial_lr"] for g in groups for p in g["params"]}
         assert peaks["embedding.weight"] == peaks["final_norm.weight"] == 0.3
         assert peaks["blocks.0.mlp.up.weight"] == 0.1
     low = train(model, TEXT, None, brief(optimizer="muon"))
@@ -623,3 +626,27 @@ def test_the_loop_fits_on_a_screen():
     body = lines[next(i for i, line in enumerate(lines) if line.strip() == '"""') + 1 :]
     assert len(body) <= 40
     assert all(len(line) <= 88 for line in body)
+
+
+# ------------------------------------------------------------------------------------------ modes
+
+
+def modes(model: torch.nn.Module) -> list[bool]:
+    return [part.training for part in model.modules()]
+
+
+def test_what_looks_at_a_model_leaves_each_part_in_its_mode():
+    """As training does, and the choice to compute activations again."""
+    model, ids = tiny(), torch.zeros(1, 3, dtype=torch.long)
+    model.blocks[0].eval()
+    before = modes(model)
+    assert len({*before}) == 2
+    evaluate(model, HELD_OUT)
+    model.generate(ids, max_new_tokens=1)
+    beam_search(model, ids[0], max_new_tokens=1)
+    train(model, TEXT, HELD_OUT, TrainConfig(steps=1, recompute=True))
+    assert modes(model) == before
+    assert not model.recompute
+    with pytest.raises(ValueError, match="an id=300 cannot"):
+        model.generate(ids + 300, max_new_tokens=1)
+    assert modes(model) == before

@@ -51,8 +51,8 @@ PATH = {
         "KeyValueCache.append",
         "KeyValueCache._keep",
     ),
-    "config": ("GPTConfig", "Size", "Positive", "Derived"),
-    "engine.checks": ("check_fields", "_rule", "_TYPES", "Rule", "require"),
+    "config": ("GPTConfig", "Size", "Positive"),
+    "engine.checks": ("check_fields", "_plain", "_rule", "_TYPES", "Rule", "require"),
 }
 """What is on the way from ids to logits, by module, in the order of reading."""
 

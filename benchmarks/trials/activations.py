@@ -164,7 +164,7 @@ def build(point: Point) -> GPT:
     model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
     for block in model.blocks:
         if gated:
-            made = Gated(point.arm, d_model=WIDTH, d_mlp=config.d_mlp)
+            made = Gated(point.arm, d_model=WIDTH, d_mlp=config.mlp_width)
             made.load_state_dict(block.mlp.state_dict())
             block.mlp = made
         else:

@@ -161,7 +161,7 @@ def measure(point: Point) -> Row:
     model.eval()
     return Row(
         **asdict(point),
-        d_mlp=model.config.d_mlp,
+        d_mlp=model.config.mlp_width,
         parameters=model.count_parameters(),
         loss=round(final.loss, 5),
         floor=round(validation.floor, 5),

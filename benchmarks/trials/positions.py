@@ -120,8 +120,10 @@ def place(model: GPT, point: Point) -> None:
         add_to_scores(model, alibi)
     if point.positions == "biases":
         # T5's, without its pooling of distances: one for each, the last for all beyond.
-        model.register_parameter("biases", nn.Parameter(torch.zeros(N_HEADS, S)))
-        add_to_scores(model, functools.partial(learned_biases, model.biases))
+        model.biases = nn.Embedding.from_pretrained(
+            torch.zeros(N_HEADS, S), freeze=False
+        )
+        add_to_scores(model, functools.partial(learned_biases, model.biases.weight))
 
 
 def ask(model: GPT, shrink: float, base: float) -> list[RemovableHandle]:

@@ -171,7 +171,7 @@ def optimizers_of(point: Point, model: GPT) -> list[torch.optim.Optimizer]:
     if point.rule in ("descent", "momentum"):
         groups = parameter_groups(model, weight_decay=0.0)
         for group, rate in zip(groups, rates, strict=True):
-            group["lr"] = group["peak"] = rate
+            group["lr"] = group["initial_lr"] = rate
         memory = 0.9 if point.rule == "momentum" else 0.0
         return [torch.optim.SGD(groups, momentum=memory, fused=True)]
     settings = {"learning_rate": rates[0], "table_learning_rate": rates[1]}

@@ -26,16 +26,19 @@ class CachePosition:
     It is a tensor, so that each step of decoding is the same graph. On the CPU, where nothing is
     compiled, the host reads it once a step, and blocks look only at slots that are filled.
 
+    Tokens are added by `begin`, an `append` to the cache of each block, and `advance`. Until then
+    nothing is lost: what fails between can be tried again.
+
     Args:
+        max_length: positions at most; None for any number, of which rings alone have room.
         padding: how many of the first positions of each row stand for nothing, so that prompts
             of several lengths end together. No query sees them, and each row's own positions are
             counted behind them.
-        room: positions at most.
         device: where the model is.
 
     Attributes:
         new: the positions of the tokens that are being added.
-        is_first: whether none came before those.
+        is_empty: whether none came before those.
         n_stored: positions that are read from the store, which are those that came before, and a
             single new one, which is stored first; None where the host does not know.
     """
@@ -43,37 +46,40 @@ class CachePosition:
     def __init__(
         self,
         *,
+        max_length: int | None = None,
         padding: Int[Tensor, "b"] | None = None,
-        room: int | float = math.inf,
         device: torch.device | None = None,
     ) -> None:
-        self.padding, self.room = padding, room
+        self.max_length, self.padding = max_length, padding
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
         self.is_empty, self._counted = True, 0
 
-    def advance(self, n_new: int) -> Int[Tensor, "*b s"]:
-        """Make place for the next tokens, before any block stores them.
-
-        Returns:
-            Where they stand: the same in all rows, or in each by itself if padded.
+    def begin(self, n_new: int) -> Int[Tensor, "*b s"]:
+        """Where the next tokens stand: the same in all rows, or in each by itself if padded.
 
         Raises:
             ValueError: there is no room for them, as far as the host knows without waiting for a
                 GPU, which is always but behind steps that were compiled.
         """
-        self.n_stored = None
+        self.n_stored, self.late = None, []
         if not torch.compiler.is_compiling():
             came = int(self.count) if self.count.is_cpu else self._counted
-            wanted = f"at most the cache's max_length={self.room}"
-            require("positions", came + n_new, lambda n: n <= self.room, wanted)
+            most = self.max_length or math.inf
+            wanted = f"at most the cache's max_length={most}"
+            require("positions", came + n_new, lambda n: n <= most, wanted)
             self.n_stored = came + (n_new == 1) if self.count.is_cpu else None
-            self._counted = came + n_new
         self.new = self.count + torch.arange(n_new, device=self.count.device)
-        self.count += n_new
-        self.is_first, self.is_empty = self.is_empty, False
-        if self.padding is None:
-            return self.new
-        return (self.new - self.padding[:, None]).clamp(min=0)
+        rows = self.new if self.padding is None else self.new - self.padding[:, None]
+        return rows.clamp(min=0)
+
+    def advance(self) -> None:
+        """Count the new tokens, once all blocks have stored them."""
+        for store, slots, new in self.late:
+            store.index_copy_(2, slots, new)
+        self.late, self.is_empty = [], False
+        self.count += len(self.new)
+        if not torch.compiler.is_compiling():
+            self._counted += len(self.new)
 
 
 class KeyValueCache:
@@ -82,11 +88,10 @@ class KeyValueCache:
     Args:
         batch_size: B, sequences that grow side by side.
         n_kv_heads: G, heads of keys and values.
-        max_length: positions that there is room for.
         head_dim: K.
-        position: how far the text has come; whoever holds it advances it before each `append`.
+        position: how far the text has come, and may come; they are where it is.
         window: W, positions that a query sees; no more than those are kept. None for all.
-        dtype, device: of the keys and values. Where they are read, they are in the query's.
+        dtype: of the keys and values. Where they are read, they are in the query's.
 
     Source: Shazeer (2019), on what it costs; notes N; Beltagy et al. (2020) for windows.
     """
@@ -96,18 +101,19 @@ class KeyValueCache:
         *,
         batch_size: int,
         n_kv_heads: int,
-        max_length: int,
         head_dim: int,
         position: CachePosition,
         window: int | None = None,
         dtype: torch.dtype = torch.float32,
-        device: torch.device | None = None,
     ) -> None:
-        self.position, self.window = position, window
-        self.length = max_length if window is None else min(window, max_length)
+        most = position.max_length
+        # A window that the text cannot outgrow hides nothing, and needs no ring.
+        is_ring = window is not None and (most is None or window < most)
+        self.position, self.window = position, window if is_ring else None
+        self.batch_size, self.length = batch_size, window if is_ring else most
         shape = (batch_size, n_kv_heads, self.length, head_dim)
-        self._key = torch.zeros(shape, dtype=dtype, device=device)
-        self._value = torch.zeros(shape, dtype=dtype, device=device)
+        self._key = torch.zeros(shape, dtype=dtype, device=position.count.device)
+        self._value = torch.zeros_like(self._key)
 
     def __len__(self) -> int:
         """Positions that came so far."""
@@ -127,12 +133,12 @@ class KeyValueCache:
         at, key, query = self.position, self.position.new, self.position.new
         n_new = len(query)
         in_window = self.window is None or n_new <= self.window
-        all_seen = in_window if at.is_first else n_new == 1 and at.n_stored is not None
+        all_seen = in_window if at.is_empty else n_new == 1 and at.n_stored is not None
         if at.padding is None and all_seen:
             return None
-        if not at.is_first:
+        if not at.is_empty:
             slot = torch.arange(self.length, device=query.device)[: at.n_stored]
-            newest = query if n_new == 1 else query[:1] - 1
+            newest = query if n_new == 1 else at.count - 1
             key = newest - (newest - slot) % self.length
             key = key if n_new == 1 else torch.cat([key, query])
         distance = query[:, None] - key
@@ -156,14 +162,13 @@ class KeyValueCache:
         return [self._keep(self._key, key), self._keep(self._value, value)]
 
     def _keep(self, store: Tensor, new: Tensor) -> Tensor:
-        at, slots, n_new, seen = self.position, self.position.new, new.shape[2], new
-        if not at.is_first and n_new > 1:
-            # Read first: a ring may lose what the first of the new queries still see.
-            past = store[:, :, : at.n_stored]
-            seen = torch.cat([past.to(new.dtype), new], dim=2)
+        at, slots, n = self.position, self.position.new, self.length
+        kept = new.detach().to(store.dtype)
         if self.window is not None:
-            slots, new = slots[-self.length :] % self.length, new[:, :, -self.length :]
-        store.index_copy_(2, slots, new.detach().to(store.dtype))
-        if not at.is_first and n_new == 1:
-            seen = store[:, :, : at.n_stored].to(new.dtype)
-        return seen
+            slots, kept = slots[-n:] % n, kept[:, :, -n:]
+        if at.is_empty or new.shape[2] == 1:
+            store.index_copy_(2, slots, kept)
+            return new if at.is_empty else store[:, :, : at.n_stored].to(new.dtype)
+        # Later: in a ring they lie over what is seen if these tokens have to be tried again.
+        at.late.append((store, slots, kept))
+        return torch.cat([store[:, :, : at.n_stored].to(new.dtype), new], dim=2)

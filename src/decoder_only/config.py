@@ -15,10 +15,6 @@ from decoder_only.multihead import check_heads
 __all__ = ["GPTConfig"]
 
 
-class Derived(int):
-    """A size that was not given, but follows from the others."""
-
-
 Size = Annotated[int, Rule(lambda x: 0 < x < 2**31, "above 0 and below 2^31")]
 Positive = Annotated[float, Rule(lambda x: x > 0, "above 0")]
 
@@ -36,9 +32,8 @@ class GPTConfig:
         n_kv_heads: G, heads of keys and values; H by default.
         head_dim: K; d_model / n_heads by default.
         d_mlp: F; 4 D by default, and 8 D / 3 for "swiglu", rounded up to a multiple of 8. These
-            three are whole numbers once the object exists; those that were not given follow the
-            other sizes, in `dataclasses.replace` too. One that is taken from there into another
-            config still follows: `d_mlp=int(other.d_mlp)` makes it a size of one's own.
+            three stay None where they are not given: `kv_heads`, `head_width` and `mlp_width` are
+            the sizes that result.
         positions: "learned", "sinusoidal", "rotary" or "none".
         position_base: base of the sinusoidal and rotary frequencies.
         norm: "layer" or "rms".
@@ -93,20 +88,29 @@ class GPTConfig:
         if isinstance(self.windows, list):  # as read from JSON
             object.__setattr__(self, "windows", tuple(self.windows))
         check_fields(self)
-        gated = self.activation == "swiglu"
-        d_mlp = 8 * math.ceil(self.d_model / 3) if gated else 4 * self.d_model
-        head_dim = self.d_model // self.n_heads
-        usual = {"n_kv_heads": self.n_heads, "head_dim": head_dim, "d_mlp": d_mlp}
-        for name, size in usual.items():
-            given = getattr(self, name)
-            if given is None or isinstance(given, Derived):
-                object.__setattr__(self, name, Derived(size))
-        given = None if isinstance(self.head_dim, Derived) else self.head_dim
-        check_heads(self.d_model, self.n_heads, self.n_kv_heads, given)
-        turned = {"rotary": "head_dim", "sinusoidal": "d_model"}.get(self.positions)
-        if turned:
+        check_heads(self.d_model, self.n_heads, self.kv_heads, self.head_dim)
+        pairs = {"rotary": ("head_dim", self.head_width)}
+        pairs["sinusoidal"] = ("d_model", self.d_model)
+        if self.positions in pairs:
             wanted = f"even, since {self.positions} positions turn dimensions in pairs"
-            require(turned, getattr(self, turned), lambda n: n % 2 == 0, wanted)
+            require(*pairs[self.positions], lambda n: n % 2 == 0, wanted)
+
+    @property
+    def kv_heads(self) -> int:
+        """G, heads of keys and values in each block."""
+        return self.n_kv_heads or self.n_heads
+
+    @property
+    def head_width(self) -> int:
+        """K, dimensions of a head."""
+        return self.head_dim or self.d_model // self.n_heads
+
+    @property
+    def mlp_width(self) -> int:
+        """F, hidden dimensions of the MLP."""
+        gated = self.activation == "swiglu"
+        usual = 8 * math.ceil(self.d_model / 3) if gated else 4 * self.d_model
+        return self.d_mlp or usual
 
     @property
     def width_ratio(self) -> float:
@@ -116,13 +120,12 @@ class GPTConfig:
     @property
     def n_weights(self) -> int:
         """Entries of all tables and matrices, without the vectors."""
-        heads = 2 * (self.n_heads + self.n_kv_heads) * self.head_dim
-        hidden = (3 if self.activation == "swiglu" else 2) * self.d_mlp
+        heads = 2 * (self.n_heads + self.kv_heads) * self.head_width
+        hidden = (3 if self.activation == "swiglu" else 2) * self.mlp_width
         rows = self.n_layers * (heads + hidden) + self.vocab_size * (2 - self.tied)
         learned = self.positions == "learned"
         return self.d_model * (rows + learned * self.context_length)
 
     def to_dict(self) -> dict[str, object]:
         """The fields as plain data, for JSON; `GPTConfig(**data)` restores them."""
-        fields = asdict(self).items()
-        return {name: None if isinstance(x, Derived) else x for name, x in fields}
+        return asdict(self)

@@ -23,6 +23,7 @@ from decoder_only.block import Block
 from decoder_only.cache import KeyValueCache
 from decoder_only.config import GPTConfig
 from decoder_only.engine.checks import require
+from decoder_only.engine.modes import kept_modes
 from decoder_only.lm_head import LMHead
 from decoder_only.mlp import ACTIVATIONS
 from decoder_only.model import GPT
@@ -144,6 +145,8 @@ class Decoder(GPT):
             and no rotation, since distances between two texts mean nothing.
     """
 
+    more = ("source", "is_seen")
+
     def _build(self, config: GPTConfig) -> None:
         super()._build(config)
         self.blocks = nn.ModuleList(_reading(block) for block in self.blocks)
@@ -237,13 +240,9 @@ class EncoderDecoder(nn.Module):
         Args:
             source: a row for each row that will be written, or one for all.
         """
-        was_training = self.encoder.training
-        self.encoder.eval()
-        try:
-            with torch.no_grad():
-                return _Given(self.decoder, *self.read(source))
-        finally:
-            self.encoder.train(was_training)
+        with kept_modes(self.encoder), torch.no_grad():
+            self.encoder.eval()
+            return _Given(self.decoder, *self.read(source))
 
 
 class _Given(nn.Module):
@@ -317,6 +316,11 @@ class MaskedHead(nn.Module):
         self.activation = ACTIVATIONS.get(config.activation, F.silu)
         self.norm, self.logits = norm, head
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    @property
+    def weight(self) -> Float[Tensor, "v d"] | None:
+        """The matrix of a head that is not tied."""
+        return self.logits.weight
 
     def forward(
         self, x: Float[Tensor, "*b d"], table: Float[Tensor, "v d"] | None = None

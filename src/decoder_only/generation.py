@@ -15,6 +15,7 @@ same, and decoding, which waits for weights to be read, reads half as much. Chap
 import codecs
 import math
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral, Real
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from decoder_only.engine import hardware
 from decoder_only.engine.checks import require
+from decoder_only.engine.modes import kept_modes
 from decoder_only.tokenization import BytePairTokenizer, pretokenize
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
@@ -140,10 +142,7 @@ def generate(
     """
     _require_whole("max_new_tokens", max_new_tokens, 0)
     choose = _chooser(temperature, top_k, top_p, generator)
-    if n_allowed is not None:
-        size = model.config.vocab_size
-        within = f"a whole number from 1 to {size}"
-        require("n_allowed", n_allowed, lambda n: n in range(1, size + 1), within)
+    _check_allowed(n_allowed, model.config.vocab_size)
     rows, padding = (ids, None) if isinstance(ids, Tensor) else _aligned(ids)
     wanted = "(batch, sequence) with a token at least; a single sequence is ids[None]"
     shape = tuple(rows.shape)
@@ -172,7 +171,7 @@ def _columns(
     compile: bool | None = None,
 ) -> Iterator[Int[Tensor, "b"]]:
     """The next token of each row, up to `most` times, or until all rows have stopped."""
-    config, was_training, new = model.config, model.training, ids
+    config, new = model.config, ids
     finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     compile = ids.is_cuda if compile is None else compile
     step = hardware.compiled(model) if compile else model
@@ -181,8 +180,8 @@ def _columns(
     if None in config.windows or config.positions not in ("rotary", "none"):
         room = min(room, config.context_length)
     cache = model.new_cache(len(ids), max_length=room, padding=padding)
-    model.eval()
-    try:
+    with kept_modes(model):
+        model.eval()
         for number in range(most):
             if ids.shape[1] <= room:
                 logits = (step if number else model)(new, cache, last_only=True)
@@ -211,8 +210,6 @@ def _columns(
             looks = stop_id is not None and (number % 16 == 15 or ids.is_cpu)
             if looks and finished.all():
                 break
-    finally:
-        model.train(was_training)
 
 
 @torch.no_grad()
@@ -223,6 +220,7 @@ def beam_search(
     max_new_tokens: int,
     n_beams: int = 4,
     stop_id: int | None = None,
+    n_allowed: int | None = None,
 ) -> list[tuple[Int[Tensor, "_"], float]]:
     """Look for the likeliest continuation, keeping the few best beginnings at each length.
 
@@ -236,6 +234,7 @@ def beam_search(
         max_new_tokens: length of a continuation at most.
         n_beams: beginnings that are kept.
         stop_id: a beginning that produced this token is complete.
+        n_allowed: see `generate`; log-probabilities are those among these ids.
 
     Returns:
         The beams, the likeliest first: the whole sequence, and the log-probability in nats of
@@ -248,16 +247,17 @@ def beam_search(
     """
     _require_whole("max_new_tokens", max_new_tokens, 0)
     _require_whole("n_beams", n_beams, 1)
-    wanted = "(sequence,) with a token at least"
-    require("ids.shape", tuple(ids.shape), lambda s: len(s) == 1 and s[0], wanted)
-    was_training = model.training
-    model.eval()
+    wanted, shape = "(sequence,) with a token at least", getattr(ids, "shape", ())
+    require("ids.shape", tuple(shape), lambda s: len(s) == 1 and s[0], wanted)
+    _check_allowed(n_allowed, model.config.vocab_size)
     beams, complete = [(ids, 0.0)], []
-    try:
+    with kept_modes(model):
+        model.eval()
         for _ in range(max_new_tokens):
             rows = torch.stack([row for row, _ in beams])
             seen = rows[:, -model.config.context_length :]
-            gains = model(seen, last_only=True)[:, -1].float().log_softmax(dim=-1)
+            logits = model(seen, last_only=True)[:, -1, :n_allowed]
+            gains = logits.float().log_softmax(dim=-1)
             scores = gains + gains.new_tensor([[score] for _, score in beams])
             # Each complete text takes the place of a beginning.
             n_open = min(n_beams - len(complete), scores.numel())
@@ -269,8 +269,6 @@ def beam_search(
                 (complete if token == stop_id else beams).append((longer, score))
             if not beams:
                 break
-    finally:
-        model.train(was_training)
     return sorted(complete + beams, key=lambda beam: -beam[1])
 
 
@@ -466,20 +464,26 @@ def _aligned(
 ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b"]]:
     """Prompts as rows that end together, and how much each was padded in front."""
     wanted = "a list of tensors of one axis, each with a token at least"
-    lengths = [x.shape[0] if x.ndim == 1 else 0 for x in prompts]
+    lengths = [len(x) if isinstance(x, Tensor) and x.ndim == 1 else 0 for x in prompts]
     require("ids", prompts, lambda _: bool(lengths) and min(lengths) > 0, wanted)
     missing = [max(lengths) - length for length in lengths]
     rows = [F.pad(x, (n, 0)) for x, n in zip(prompts, missing, strict=True)]
     return torch.stack(rows), torch.tensor(missing, device=rows[0].device)
 
 
+def _check_allowed(n_allowed: int | None, vocab_size: int) -> None:
+    if n_allowed is not None:
+        ids, within = range(1, vocab_size + 1), f"a whole number from 1 to {vocab_size}"
+        require("n_allowed", n_allowed, ids.__contains__, within)
+
+
 def _is_number(x: object) -> bool:
-    number = isinstance(x, int | float) and not isinstance(x, bool)
+    number = isinstance(x, Real) and not isinstance(x, bool)
     return number and math.isfinite(x)
 
 
 def _require_whole(name: str, x: object, least: int) -> None:
     def holds(x: object) -> bool:
-        return isinstance(x, int) and not isinstance(x, bool) and x >= least
+        return isinstance(x, Integral) and not isinstance(x, bool) and x >= least
 
     require(name, x, holds, f"a whole number, {least} or more")

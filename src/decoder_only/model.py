@@ -8,9 +8,7 @@ GPT-2, GPT-3 and a Llama-style model are settings of one class. Chapter 8.
 """
 
 import math
-import os
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -50,11 +48,13 @@ class GPT(nn.Module):
         recompute: whether training forgets what happened inside the blocks and computes it again
             in the backward pass (activation checkpointing: Chen et al., 2016): the same gradients,
             a third more work, and memory for one block's activations and every block's input.
+        more: names of what a block is handed besides, after the cache.
 
     Source: Radford et al. (2019); Brown et al. (2020); variants as noted at each part.
     """
 
     recompute: bool = False
+    more: tuple[str, ...] = ()
 
     def __init__(
         self, config: GPTConfig, *, generator: torch.Generator | None = None
@@ -124,8 +124,9 @@ class GPT(nn.Module):
     ) -> Float[Tensor, "b s d"]:
         """What the head reads: the residual stream after the last norm. See `forward`."""
         self._check(ids, cache)
+        require("len(more)", len(more), len(self.more).__eq__, f"{len(self.more)}")
         length, empty = ids.shape[1], [None] * len(self.blocks)
-        positions = None if cache is None else cache[0].position.advance(length)
+        positions = None if cache is None else cache[0].position.begin(length)
         x = self.embedding(ids)
         if self.positions is not None:
             x = self.positions(x, positions)
@@ -141,6 +142,8 @@ class GPT(nn.Module):
                 x = checkpoint(block, x, *handed, use_reentrant=False)
             else:
                 x = block(x, *handed)
+        if cache is not None:
+            cache[0].position.advance()
         return self.final_norm(x)
 
     @property
@@ -166,33 +169,25 @@ class GPT(nn.Module):
 
         Args:
             batch_size: B, sequences that will grow side by side.
-            max_length: positions to make room for; the context length by default.
+            max_length: positions to make room for. By default the context length, or without a
+                limit where all blocks have windows, and positions no table.
             dtype: of what is kept; the model's by default.
             padding: see `CachePosition`.
 
         Raises:
-            ValueError: for more positions than learned ones can place.
+            ValueError: for no positions, or more than learned ones can place.
         """
-        length, limit = max_length or self.config.context_length, math.inf
-        if self.config.positions == "learned":
-            limit = self.config.context_length
-        require("max_length", length, lambda n: n <= limit, f"at most {limit}")
-        room = length if None in self.config.windows else math.inf
-        weight, device = self.embedding.weight, self.embedding.weight.device
-        position = CachePosition(padding=padding, room=room, device=device)
-        return [
-            KeyValueCache(
-                batch_size=batch_size,
-                n_kv_heads=block.attention.n_kv_heads,
-                max_length=length,
-                head_dim=block.attention.head_dim,
-                window=block.attention.window,
-                position=position,
-                dtype=dtype or weight.dtype,
-                device=device,
-            )
-            for block in self.blocks
-        ]
+        config, weight = self.config, self.embedding.weight
+        most = {"learned": config.context_length}.get(config.positions, math.inf)
+        wanted = f"at most {most}, and 1 or more"
+        require("max_length", max_length, lambda n: n is None or 1 <= n <= most, wanted)
+        if max_length is None and (most < math.inf or None in config.windows):
+            max_length = config.context_length
+        sizes = {"n_kv_heads": config.kv_heads, "head_dim": config.head_width}
+        sizes |= {"batch_size": batch_size, "dtype": dtype or weight.dtype}
+        at = CachePosition(max_length=max_length, padding=padding, device=weight.device)
+        windows = (block.attention.window for block in self.blocks)
+        return [KeyValueCache(**sizes, position=at, window=w) for w in windows]
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator | None = None) -> None:
@@ -221,29 +216,6 @@ class GPT(nn.Module):
                 hidden = name.startswith("blocks.")
                 _draw(parameter, hidden_std if hidden else std, generator)
 
-    # What follows is for those who try these names first: `pretrained` stands above this module.
-    @classmethod
-    def from_pretrained(
-        cls,
-        folder_or_name: str | os.PathLike[str],
-        *,
-        device: torch.device | str | None = None,
-    ) -> "GPT":
-        """A model that is stored or published: `pretrained.load_model`."""
-        load_model = import_module("decoder_only.pretrained").load_model
-        return load_model(folder_or_name, device=device)
-
-    def save_pretrained(
-        self,
-        folder: str | os.PathLike[str],
-        tokenizer: object = None,
-        *,
-        overwrite: bool = False,
-    ) -> None:
-        """Write a folder that `transformers` opens: `pretrained.export`."""
-        export = import_module("decoder_only.pretrained").export
-        export(self, tokenizer, folder, overwrite=overwrite)
-
     def count_parameters(self) -> int:
         """Parameters that training adjusts, a shared one counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
@@ -253,7 +225,10 @@ class GPT(nn.Module):
         wanted = "(batch, sequence); a single sequence is ids[None]"
         require("ids.shape", tuple(ids.shape), lambda shape: len(shape) == 2, wanted)
         require("ids.dtype", ids.dtype, whole.__contains__, f"one of {whole}")
-        if self.config.positions == "learned" and cache is None:
+        if cache is not None:
+            rows, wanted = cache[0].batch_size, "the cache's batch_size"
+            require("rows of ids", len(ids), lambda n: n == rows, f"{wanted}={rows}")
+        elif self.config.positions == "learned":
             room = self.config.context_length
             wanted = f"at most {room} for learned positions"
             require("ids.shape[1]", ids.shape[1], lambda n: n <= room, wanted)
@@ -310,8 +285,8 @@ def _block(config: GPTConfig, layer: int) -> Block:
     attention = MultiHeadAttention(
         **sizes,
         n_heads=config.n_heads,
-        n_kv_heads=int(config.n_kv_heads),
-        head_dim=int(config.head_dim),
+        n_kv_heads=config.kv_heads,
+        head_dim=config.head_width,
         window=config.windows[layer % len(config.windows)],
         rotary_base=config.position_base if config.positions == "rotary" else None,
         qk_norm=config.qk_norm,
@@ -319,7 +294,7 @@ def _block(config: GPTConfig, layer: int) -> Block:
         scale=config.attention_scale,
         dropout=config.dropout,
     )
-    sizes["d_mlp"] = int(config.d_mlp)
+    sizes["d_mlp"] = config.mlp_width
     gated = config.activation == "swiglu"
     return Block(
         attention=attention,

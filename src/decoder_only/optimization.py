@@ -23,6 +23,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from decoder_only.embeddings import LearnedPositions, TokenEmbedding
 from decoder_only.engine import hardware
 from decoder_only.engine.distributed import (
     ALONE,
@@ -32,6 +33,7 @@ from decoder_only.engine.distributed import (
     is_sharded,
     local_tensor,
 )
+from decoder_only.lm_head import LMHead
 
 __all__ = [
     "SCHEDULES",
@@ -46,12 +48,16 @@ __all__ = [
 ]
 
 
+TABLES = (TokenEmbedding, LearnedPositions, LMHead, nn.Embedding)
+"""Modules whose matrix is a table, with a row per token or position."""
+
+
 def parameter_groups(
     model: nn.Module, *, weight_decay: float
 ) -> list[dict[str, object]]:
     """A model's parameters in two groups: the matrices, which decay, and the others.
 
-    The matrices of linear maps decay towards zero. Norms and biases do not, because there is no
+    Matrices decay towards zero. Norms and biases do not, because there is no
     reason why a scale should be near 0 rather than near 1; tables with a row per token or
     position do not either, because a rare token's row would fade between its few gradients. A
     head, tied or not, is such a table.
@@ -62,13 +68,17 @@ def parameter_groups(
 
     Source: Loshchilov & Hutter (2019) for the decay; Brown et al. (2020) for its value, 0.1.
     """
-    linear = {
-        id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)
+    tables = {
+        parameter
+        for module in model.modules()
+        if isinstance(module, TABLES)
+        for parameter in module.parameters(recurse=False)
     }
     matrices, others = [], []
     for parameter in model.parameters():
         if parameter.requires_grad:
-            (matrices if id(parameter) in linear else others).append(parameter)
+            is_matrix = parameter.ndim == 2 and parameter not in tables
+            (matrices if is_matrix else others).append(parameter)
     return [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": others, "weight_decay": 0.0},
@@ -110,7 +120,7 @@ def build_optimizers(
         compile, process: see `Muon`.
 
     Raises:
-        ValueError: for another optimizer.
+        ValueError: for another optimizer, or a model of which nothing may move.
 
     Source: Loshchilov & Hutter (2019) for AdamW, betas from Brown et al. (2020); for the division
     of labour Jordan et al. (2024); for the width Yang et al. (2022), table 8.
@@ -119,10 +129,12 @@ def build_optimizers(
         raise ValueError(
             f"optimizer={optimizer!r} is unknown; choose 'adamw' or 'muon'"
         )
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError("no parameter of the model requires a gradient")
     slower = math.sqrt(width_ratio) if optimizer == "muon" else width_ratio
     matrices, others = parameter_groups(model, weight_decay=weight_decay * slower)
-    matrices["peak"] = matrices["lr"] = learning_rate / slower
-    others["peak"] = others["lr"] = table_learning_rate or learning_rate
+    matrices["initial_lr"] = matrices["lr"] = learning_rate / slower
+    others["initial_lr"] = others["lr"] = table_learning_rate or learning_rate
     by_muon = [matrices] if optimizer == "muon" and matrices["params"] else []
     by_adamw = [others] if by_muon else [matrices, others]
     by_adamw = [group for group in by_adamw if group["params"]]
@@ -381,7 +393,10 @@ SCHEDULES = {
 def set_learning_rate(
     optimizers: Iterable[torch.optim.Optimizer], share: float
 ) -> None:
-    """Let all groups take their next step at this share of their peak."""
+    """Let all groups take their next step at this share of their peak.
+
+    The peak is what torch's own schedulers call `initial_lr`: the rate before the first call.
+    """
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = share * group["peak"]
+            group["lr"] = share * group.setdefault("initial_lr", group["lr"])

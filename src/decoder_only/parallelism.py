@@ -519,8 +519,10 @@ class TensorParallel(nn.Module):
         require("model", type(model), lambda kind: kind is GPT, _PLAIN)
         config = model.config
         wanted = f"a multiple of the {group.size} devices"
-        for name in ("n_heads", "n_kv_heads", "d_mlp", "vocab_size"):
-            require(name, getattr(config, name), lambda n: n % group.size == 0, wanted)
+        sizes = {"n_heads": config.n_heads, "n_kv_heads": config.kv_heads}
+        sizes |= {"d_mlp": config.mlp_width, "vocab_size": config.vocab_size}
+        for name, size in sizes.items():
+            require(name, size, lambda n: n % group.size == 0, wanted)
         require(
             "dropout", config.dropout, lambda p: p == 0, "0: devices would draw apart"
         )
@@ -632,7 +634,7 @@ def tensor_parallel_bytes(
     stream = around(n_positions * d)
     all_reduce = around(n_positions, 2 * n_positions)  # the loss
     # Vectors that all hold, whose gradients are parts: of the norms, and of the biases.
-    vectors = [config.head_dim] * 2 * n_layers if config.qk_norm else []
+    vectors = [config.head_width] * 2 * n_layers if config.qk_norm else []
     if not sequence:
         calls = 4 * n_layers + 2
         return {"all-reduce": 2 * (calls * stream + all_reduce + around(*vectors))}

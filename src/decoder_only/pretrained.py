@@ -14,11 +14,11 @@ config.json, model.safetensors (or the index of several) and tokenizer.json. Cha
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -337,10 +337,10 @@ def _first(names: list[str], n: int = 4) -> str:
 
 def _sizes(config: GPTConfig) -> dict[str, tuple[int, str]]:
     """The size of each letter, and who says so."""
-    heads, head_dim = config.n_heads, config.head_dim
-    sizes = {"v": config.vocab_size, "d": config.d_model, "f": config.d_mlp}
+    heads, head_dim = config.n_heads, config.head_width
+    sizes = {"v": config.vocab_size, "d": config.d_model, "f": config.mlp_width}
     sizes |= {"s": config.context_length, "hk": heads * head_dim, "k": head_dim}
-    sizes["gk"] = config.n_kv_heads * head_dim
+    sizes["gk"] = config.kv_heads * head_dim
     return {letter: (size, "config.json") for letter, size in sizes.items()}
 
 
@@ -421,19 +421,37 @@ def _described(config: GPTConfig) -> dict[str, Any]:
     model_type = "gpt2" if config.positions == "learned" else model_type
     family = FAMILIES[model_type]
     rows = [line.split() for line in family.settings.strip().splitlines()]
-    settings = {theirs: getattr(config, ours) for theirs, ours, *_ in rows}
+    meant = _meaning(config)
+    settings = {theirs: meant[ours] for theirs, ours, *_ in rows}
     names = {ours: theirs for theirs, ours in family.activations.items()}
     settings[rows[-1][0]] = names.get(config.activation, next(iter(names.values())))
-    back = _config(family, json.loads(json.dumps(settings)))
-    for name in (field.name for field in fields(config)):
-        mine, theirs = getattr(config, name), getattr(back, name)
-        if mine != theirs and name not in ("dropout", "initialization"):
+    back = _meaning(_config(family, json.loads(json.dumps(settings))))
+    for name, mine in meant.items():
+        if mine != back[name]:
             raise ValueError(
                 f"{name}={mine!r} has no place in a {model_type} model of transformers, which has "
-                f"{name}={theirs!r}; no other family there computes this model either"
+                f"{name}={back[name]!r}; no other family there computes this model either"
             )
     architectures = [family.architecture]
     return {"model_type": model_type, "architectures": architectures, **settings}
+
+
+def _meaning(config: GPTConfig) -> dict[str, Any]:
+    """What a model computes: alike for any two configs that say it in different ways."""
+    meant = config.to_dict() | {"n_kv_heads": config.kv_heads}
+    meant |= {"head_dim": config.head_width, "d_mlp": config.mlp_width}
+    meant["attention_scale"] = config.attention_scale or 1 / math.sqrt(
+        config.head_width
+    )
+    meant["base_width"] = config.base_width or config.d_model
+    whole = config.context_length if config.positions == "learned" else math.inf
+    each = [None if w is None or w >= whole else w for w in config.windows]
+    meant["windows"] = tuple(each[i % len(each)] for i in range(config.n_layers))
+    if config.positions in ("learned", "none"):
+        meant.pop("position_base")
+    for name in ("dropout", "initialization"):  # which belong to training
+        meant.pop(name)
+    return meant
 
 
 # --------------------------------------------------------------------------------------- folders
@@ -480,8 +498,9 @@ def load_model(
         require("model_type", model_type, FAMILIES.__contains__, known)
         config = _config(FAMILIES[model_type], settings)
         if folder != Path(folder_or_name):
-            preset, whose = PRESETS[str(folder_or_name)], f"that of {folder_or_name}"
-            require("config.json", config, preset.__eq__, whose)
+            preset = _meaning(PRESETS[str(folder_or_name)])
+            whose = f"that of {folder_or_name}"
+            require("config.json", config, lambda x: _meaning(x) == preset, whose)
         weights = _read_weights(folder, FAMILIES[model_type].weights, config)
     except (ValueError, SafetensorError) as error:
         raise ValueError(f"{folder} cannot be read: {error!s:.500}") from None
@@ -667,5 +686,5 @@ def _from_tokenizers(path: Path) -> BytePairTokenizer:
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is not a byte-level BPE tokenizer of GPT-2's kind ({error!r:.500}); "
-            "GPT.from_pretrained reads the model without it"
+            "pretrained.load_model reads the model without it"
         ) from None

@@ -39,8 +39,8 @@ def count_parameters(config: GPTConfig) -> dict[str, int]:
 
     Source: post P, which leaves the norms out; Kaplan et al. (2020), table 1.
     """
-    d, k, f = config.d_model, config.head_dim, config.d_mlp
-    h, g = config.n_heads, config.n_kv_heads
+    d, k, f = config.d_model, config.head_width, config.mlp_width
+    h, g = config.n_heads, config.kv_heads
     bias = 1 if config.bias else 0
     attention = (h + 2 * g) * k * (d + bias) + d * (h * k + bias)
     n_up = 2 if config.activation == "swiglu" else 1  # a gate is as large as the way up
@@ -100,8 +100,8 @@ def count_flops(
 
     Source: Kaplan et al. (2020), table 1.
     """
-    d, k, f = config.d_model, config.head_dim, config.d_mlp
-    h, g = config.n_heads, config.n_kv_heads
+    d, k, f = config.d_model, config.head_width, config.mlp_width
+    h, g = config.n_heads, config.kv_heads
     n_layers = config.n_layers
     n_pairs = 0
     for window in _windows(config):
@@ -161,8 +161,8 @@ def activation_bytes(
     require("dropout", config.dropout, lambda p: p == 0, "0: masks are not counted")
     require("norm_position", config.norm_position, "pre".__eq__, "'pre'")
     b, full = _BYTES[number_format], 4
-    d, k, f = config.d_model, config.head_dim, config.d_mlp
-    h, g = config.n_heads, config.n_kv_heads
+    d, k, f = config.d_model, config.head_width, config.mlp_width
+    h, g = config.n_heads, config.kv_heads
     # Per position: queries and attention's output, keys and values; the log of each row's sum.
     attention = (2 * h + 2 * g) * k * b + h * full
     if config.qk_norm:
@@ -295,7 +295,7 @@ def cache_bytes(
     A block with a window keeps no more positions than that, see `cache.KeyValueCache`.
     """
     kept = sum(min(window or length, length) for window in _windows(config))
-    numbers = 2 * config.n_kv_heads * config.head_dim * kept * batch_size
+    numbers = 2 * config.kv_heads * config.head_width * kept * batch_size
     return numbers * bytes_per_number
 
 
@@ -380,19 +380,18 @@ def widened(config: GPTConfig, d_model: int) -> GPTConfig:
     Source: Yang et al. (2022), definition 4.1 and table 8; notes N.
     """
     ratio = d_model / config.d_model
-    head_dim = config.head_dim * ratio
+    head_dim = config.head_width * ratio
     if head_dim != int(head_dim) or head_dim < 1:
         raise ValueError(
-            f"d_model={d_model} cannot work: heads of {config.head_dim} at "
+            f"d_model={d_model} cannot work: heads of {config.head_width} at "
             f"{config.d_model} would be {head_dim:.3g} wide; keep it whole"
         )
-    scale = config.attention_scale or 1 / math.sqrt(config.head_dim)
-    given = config.to_dict()
+    scale = config.attention_scale or 1 / math.sqrt(config.head_width)
     return replace(
         config,
         d_model=d_model,
-        head_dim=None if given["head_dim"] is None else int(head_dim),
-        d_mlp=None if given["d_mlp"] is None else round(config.d_mlp * ratio),
+        head_dim=None if config.head_dim is None else int(head_dim),
+        d_mlp=None if config.d_mlp is None else round(config.d_mlp * ratio),
         base_width=config.base_width or config.d_model,
         attention_scale=scale / ratio,
     )

@@ -28,6 +28,7 @@ from decoder_only.data import IGNORED, Corpus, evaluation_batches, training_batc
 from decoder_only.engine import checkpoint, distributed, hardware, log
 from decoder_only.engine.checks import Rule, check_fields, require
 from decoder_only.engine.distributed import ALONE, STRATEGIES, Process
+from decoder_only.engine.modes import kept_modes
 from decoder_only.engine.monitor import (
     Evaluation,
     History,
@@ -35,7 +36,7 @@ from decoder_only.engine.monitor import (
     flops_per_token,
     summary_writer,
 )
-from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
+from decoder_only.lm_head import LMHead, next_token_loss, sliced_next_token_loss
 from decoder_only.model import GPT
 from decoder_only.optimization import (
     SCHEDULES,
@@ -80,7 +81,7 @@ class TrainConfig:
             None for the same.
         schedule: "cosine", "warmup_stable_decay" or "inverse_square_root".
         warmup_steps: steps in which the rate rises, fewer than all; None for 50, or a tenth of a
-            run that is shorter than 500. `dataclasses.replace` keeps what this has become.
+            run that is shorter than 500.
         decay_share: share of the steps after warm-up in which "warmup_stable_decay" decays.
         weight_decay: pull of matrices towards zero, per unit of learning rate.
         beta1, beta2: memory of AdamW's two means.
@@ -123,18 +124,22 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.warmup_steps is None:
-            object.__setattr__(self, "warmup_steps", min(50, self.steps // 10))
         below = f"below steps={self.steps}, such as {self.steps // 10}"
-        require("warmup_steps", self.warmup_steps, lambda w: w < self.steps, below)
+        require("warmup_steps", self.warmup, lambda w: w < self.steps, below)
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"accumulation={self.accumulation} must divide batch_size={self.batch_size}"
             )
 
+    @property
+    def warmup(self) -> int:
+        """Steps in which the learning rate rises."""
+        usual = min(50, self.steps // 10)
+        return usual if self.warmup_steps is None else self.warmup_steps
+
     def share(self, step: int) -> float:
         """The share of the peak learning rate at which a step, counted from 0, is taken."""
-        lengths = {"warmup_steps": self.warmup_steps, "total_steps": self.steps}
+        lengths = {"warmup_steps": self.warmup, "total_steps": self.steps}
         if self.schedule == "warmup_stable_decay":
             lengths["decay_share"] = self.decay_share
         return SCHEDULES[self.schedule](step, **lengths)
@@ -195,7 +200,7 @@ def train(
     alike. torch's global generators, the CPU's and the device's, are left as they were.
 
     Args:
-        model: changed in place.
+        model: its weights are changed in place.
         train_data: what it learns from.
         validation_data: what it is measured on; None to leave that out.
         config: see `TrainConfig`.
@@ -218,12 +223,17 @@ def train(
 
     Raises:
         FloatingPointError: the loss or its gradient was not finite, several steps in a row.
-        ValueError: the run was begun with other settings or data, or all its states are damaged.
+        ValueError: the run was begun with other settings or data, all its states are damaged, or
+            a run cannot hold the model.
         OSError: another process trains in the folder, or a state cannot be written.
     """
     check_settings(config, process=process, strategy=strategy, board=board)
     origin = _origin(model, train_data, validation_data, config)
+    if run is not None:
+        checkpoint.check_savable(model)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(kept_modes(model))
+        stack.callback(setattr, model, "recompute", model.recompute)
         stop = stack.enter_context(_interruption(run, process))
         run = stack.enter_context(_locked(run, process))
         saved = _saved_state(run, origin)
@@ -285,9 +295,14 @@ def batch_loss(
         inputs, targets: ids.
         n_slices: parts whose logits are computed one after the other; see
             `lm_head.sliced_next_token_loss`.
+
+    Raises:
+        ValueError: slices of a head that is more than one matrix.
     """
     if n_slices == 1:
         return next_token_loss(model(inputs), targets, reduction="sum")
+    kind, wanted = type(model.head), "LMHead, whose logits alone can be cut in slices"
+    require("type of head", kind, lambda kind: kind is LMHead, wanted)
     return sliced_next_token_loss(
         model.hidden(inputs),
         model.head_weight,
@@ -328,7 +343,9 @@ def train_step(
     model.train()
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
-    n_targets = (targets != IGNORED).sum()
+    # Gradients are averaged over the processes, so each divides by the mean of their counts.
+    n_targets = distributed.all_reduce_sum((targets != IGNORED).sum(), process)
+    n_targets = n_targets / process.n_ranks
     loss = torch.zeros((), device=inputs.device)
     factor = 1.0 if scale is None else scale.value
     parts = zip(inputs.chunk(accumulation), targets.chunk(accumulation), strict=True)
@@ -336,7 +353,7 @@ def train_step(
     for number, (part, wanted) in enumerate(parts, 1):
         with distributed.gradient_sync(model, enabled=number == len(parts)):
             with hardware.autocast(inputs.device):
-                # Each part's sum over the whole batch's count: they add up to the batch's mean.
+                # Each part's sum over the batch's count: they add up to the batch's mean.
                 part_loss = loss_function(model, part, wanted) / n_targets
             (part_loss * factor).backward()
         loss += part_loss.detach()
@@ -423,8 +440,6 @@ def evaluate(
         loss_function: `batch_loss`, or that compiled.
     """
     device = _device(model)
-    was_training = model.training
-    model.eval()
     batches = evaluation_batches(
         corpus,
         batch_size=batch_size,
@@ -433,13 +448,12 @@ def evaluate(
         n_ranks=process.n_ranks,
     )
     surprises = [torch.zeros((), device=device)]
-    try:
+    with kept_modes(model):
+        model.eval()
         for batch in batches:
             inputs, targets = (hardware.send(ids, device) for ids in batch)
             with hardware.autocast(device):
                 surprises.append(loss_function(model, inputs, targets))
-    finally:
-        model.train(was_training)
     # Few numbers, added in double precision, which not every device has.
     total = torch.stack(surprises).cpu().double().sum()
     if process.n_ranks > 1:
@@ -695,6 +709,9 @@ def _saved_state(
     for part, settings in origin.items():
         for name, now in settings.items():
             then = begun[part].get(name, now)
+            if name == "warmup_steps" and now is None and then is not None:
+                # Older runs hold the number that None stood for.
+                now = TrainConfig(steps=begun[part]["steps"]).warmup
             if then == now or (name == "steps" and then < now):
                 continue
             what = f"{name}={then!r} ({part}), not {now!r}"

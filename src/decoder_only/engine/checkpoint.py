@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from decoder_only.config import GPTConfig
 from decoder_only.data import END_OF_TEXT
 from decoder_only.engine import files
+from decoder_only.engine.checks import require
 from decoder_only.engine.distributed import ALONE, Process, all_or_none, broadcast
 from decoder_only.engine.files import (
     AnyPath,
@@ -195,6 +196,24 @@ def read_config(folder: AnyPath) -> dict[str, object]:
 # -------------------------------------------------------------------------------- states, weights
 
 
+def check_savable(model: nn.Module) -> None:
+    """Refuse a model that `load` could not make again from its settings.
+
+    Raises:
+        ValueError: it is not a `GPT` as such, or has other weights than its settings say.
+    """
+    wanted = "GPT itself, to be read back"
+    require("model", type(model), lambda kind: kind is GPT, wanted)
+    with torch.device("meta"):
+        names = GPT(model.config).state_dict().keys()
+    found = model.state_dict().keys()
+    for name in (*sorted(found - names), *sorted(names - found)):
+        raise ValueError(
+            f"a run cannot hold this model: {name} is in its weights or in GPT(model.config), but "
+            "not in both; `merge_lora` takes additions in"
+        )
+
+
 def save(
     folder: AnyPath, weights: nn.Module | Mapping[str, Tensor], *, step: int
 ) -> None:
@@ -206,10 +225,15 @@ def save(
         folder: made by `create_run`.
         weights: a model or its state, saved in its own dtype.
         step: steps that they have been trained for.
+
+    Raises:
+        ValueError: `load` could not read the model back.
     """
+    if isinstance(weights, nn.Module):
+        check_savable(weights)
+        weights = weights.state_dict()
     folder = Path(folder)
-    tensors = weights.state_dict() if isinstance(weights, nn.Module) else weights
-    write_tensors(folder / WEIGHTS, tensors, notes=_seal(folder, step))
+    write_tensors(folder / WEIGHTS, weights, notes=_seal(folder, step))
 
 
 @dataclass(frozen=True)

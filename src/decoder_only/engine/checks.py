@@ -11,6 +11,7 @@ annotations what each field allows, and `check_fields` reads it there:
 import typing
 from collections.abc import Callable, Sequence
 from math import isfinite
+from numbers import Number
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -48,12 +49,22 @@ class Rule(NamedTuple):
 def check_fields(settings: object) -> None:
     """Refuse a dataclass with a field that its annotation does not allow.
 
+    Numbers of numpy become Python's, which JSON can hold.
+
     Raises:
         ValueError: with the field, its value, and what would work.
     """
     hints = typing.get_type_hints(type(settings), include_extras=True)
     for name, hint in hints.items():
+        object.__setattr__(settings, name, _plain(getattr(settings, name)))
         require(name, getattr(settings, name), *_rule(hint))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    is_of_numpy = isinstance(value, Number) and hasattr(value, "item")
+    return value.item() if is_of_numpy else value
 
 
 def _rule(hint: Any) -> Rule:

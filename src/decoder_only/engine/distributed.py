@@ -172,7 +172,7 @@ def broadcast(value: Value, process: Process) -> Value:
     if process.n_ranks == 1:
         return value
     box = [value]
-    dist.broadcast_object_list(box, src=0, group=process.group)
+    dist.broadcast_object_list(box, group=process.group, group_src=0)
     return box[0]
 
 
@@ -212,7 +212,8 @@ def all_or_none(process: Process) -> Iterator[None]:
 def all_gather(x: Tensor, process: Process) -> Tensor:
     """The tensors of all processes, of one shape, joined along their first dimension."""
     joined = x.new_empty((process.n_ranks * x.shape[0], *x.shape[1:]))
-    dist.all_gather(list(joined.chunk(process.n_ranks)), x.contiguous())
+    parts = list(joined.chunk(process.n_ranks))
+    dist.all_gather(parts, x.contiguous(), group=process.group)
     return joined
 
 

@@ -5,7 +5,7 @@ state has not happened for a training that goes on from there. Chapter 9.
 """
 
 import json
-import math
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,4 +94,4 @@ def _parse(lines: list[bytes]) -> tuple[list[dict[str, object]], list[bytes]]:
 
 def _is_measured(value: object) -> bool:
     number = isinstance(value, int | float)  # True and False, too
-    return value is None or (number and not 1e30 <= abs(value) < math.inf)
+    return value is None or (number and abs(value) <= sys.float_info.max)

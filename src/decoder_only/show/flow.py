@@ -91,8 +91,8 @@ def shapes(config: GPTConfig, length: int) -> Figure:
         A figure, about as wide as the page. Widths are on a scale of square roots.
     """
     c = config
-    sizes = {"s": length, "d": c.d_model, "h": c.n_heads, "k": c.head_dim}
-    sizes |= {"t": length, "f": c.d_mlp, "v": c.vocab_size}
+    sizes = {"s": length, "d": c.d_model, "h": c.n_heads, "k": c.head_width}
+    sizes |= {"t": length, "f": c.mlp_width, "v": c.vocab_size}
     rows = [
         ("token ids", "s", plots.MIST),
         ("stream, from the embedding", "s d", plots.PURPLE),
