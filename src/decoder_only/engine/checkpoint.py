@@ -281,7 +281,7 @@ def save_state(
                 for leftover in {*folder.glob(".*.part")} - {aside}:
                     _remove(leftover)
                 if (folder / LOG).exists():
-                    with (folder / LOG).open("rb") as log:
+                    with files.open_file(folder / LOG) as log:
                         os.fsync(log.fileno())
                 if is_last and not is_sharded:
                     own = {n: x for n, x in tensors.items() if n.startswith("model.")}
@@ -318,7 +318,7 @@ def state_path(folder: AnyPath, step: int, process: Process = ALONE) -> Path:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +20,29 @@ AnyPath = str | os.PathLike[str]
 _LARGEST_JSON = 2**25
 _OF_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _OF_VALUES += (RecursionError,)
+
+
+def open_file(path: Path, mode: str = "rb") -> BinaryIO:
+    """Open a file that may lie in a stranger's folder.
+
+    A pipe or a device could keep its reader for ever, so it is not opened at all. What is written
+    is a file of its own: behind a link lies one that belongs elsewhere.
+
+    Args:
+        path: the file.
+        mode: "rb", "ab", or "xb" for one that is not there yet.
+
+    Raises:
+        FileNotFoundError: it is to be read, and not there.
+        ValueError: something else than a file has its name.
+    """
+    is_read = mode == "rb"
+    if is_read or os.path.lexists(path):
+        found = os.stat(path, follow_symlinks=is_read)
+        if not stat.S_ISREG(found.st_mode):
+            wanted = "a file" if is_read else "a file of its own, and no link"
+            raise ValueError(f"{path} is damaged: it must be {wanted}; delete it")
+    return path.open(mode)
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
@@ -32,7 +56,8 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) 
     """
     aside = path.with_name(f".{path.name}.part")
     try:
-        with aside.open("wb") as file:
+        aside.unlink(missing_ok=True)  # whatever it is: of a process that was killed
+        with open_file(aside, "xb") as file:
             file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
@@ -56,7 +81,7 @@ def sync_folder(folder: Path) -> None:
 
 def sha256_of_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, read in pieces."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -107,7 +132,7 @@ def locked(folder: Path) -> Iterator[None]:
         OSError: another process has it, or the folder cannot be written.
     """
     with explained(folder):
-        file = (folder / LOCK).open("ab")
+        file = open_file(folder / LOCK, "ab")
     with file:
         try:
             _lock(file)
@@ -171,7 +196,7 @@ def read_json(path: Path) -> Any:
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    with path.open("rb") as file:
+    with open_file(path) as file:
         content = file.read(_LARGEST_JSON + 1)
     try:
         if len(content) > _LARGEST_JSON:

@@ -22,7 +22,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from decoder_only.engine.files import AnyPath, write_atomically
+from decoder_only.engine.files import AnyPath, open_file, write_atomically
 
 # Of a tensor in files: one on the meta device of its shape and number format, its name there, and
 # its parts in order: the first row, the number of rows, and the file.
@@ -161,7 +161,7 @@ def read_tensors(path: AnyPath) -> tuple[SavedTensors, dict[str, str]]:
 
 
 def _check_sum(path: Path) -> None:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         head = file.read(8)
         head += file.read(min(int.from_bytes(head, "little"), _LARGEST_HEADER))
         said = _DIGEST.search(head, 8)
