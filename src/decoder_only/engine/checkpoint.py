@@ -155,10 +155,11 @@ def new_folder(parent: AnyPath, name: str) -> Path:
 
 def _ours(folder: Path) -> list[str]:
     """A run may hold anything beside what is written here: all of it is the run's."""
-    return os.listdir(folder) if _is_run(folder) else []
+    return os.listdir(folder) if is_run(folder) else []
 
 
-def _is_run(folder: Path) -> bool:
+def is_run(folder: AnyPath) -> bool:
+    """Whether a folder holds a run, finished or not."""
     try:
         return bool(read_config(folder))
     except (OSError, ValueError):
@@ -182,7 +183,7 @@ def read_config(folder: AnyPath) -> dict[str, object]:
         raise ValueError(
             f"{error}; put a copy in its place, or delete {folder} and train again"
         ) from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if config.get("format") != FORMAT:
         raise FileNotFoundError(f"{nothing} ({path} is of another program)")
     for part in ("model", "training", "data"):
         if not isinstance(config.get(part, {}), dict):

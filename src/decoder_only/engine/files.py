@@ -6,6 +6,7 @@ Chapter 9.
 """
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -187,12 +188,12 @@ def reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file holds. It may come from a stranger: nothing is read for ever.
+def read_json(path: Path) -> dict[str, Any]:
+    """The table that a JSON file holds. It may come from a stranger: nothing is read for ever.
 
     Raises:
         FileNotFoundError: there is no such file, or it is a folder, a device or a pipe.
-        ValueError: it is no JSON, or has more than 32 MB.
+        ValueError: it is no JSON, or no table, or has more than 32 MB.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
@@ -201,10 +202,24 @@ def read_json(path: Path) -> Any:
     try:
         if len(content) > _LARGEST_JSON:
             raise ValueError("it is larger than 32 MB")
-        return json.loads(content)
+        found = _parsed(content)
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__}, and must be a table")
+        return found
     except RecursionError:
         raise ValueError(f"{path} is damaged: its lists are nested too deep") from None
     except ValueError as error:
         raise ValueError(
             f"{path} is no JSON file, or a damaged or truncated one: {error}"
         ) from None
+
+
+def _parsed(content: bytes) -> Any:
+    """JSON, read without collecting garbage, of which it makes none but much to look through."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return json.loads(content)
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -18,14 +18,9 @@ import tiktoken
 from decoder_only.engine.checks import require
 from decoder_only.engine.files import read_json, write_atomically
 
-from .merges import BYTE_ORDER, apply_merges, learn_merges, spell
+from .exchange import from_tokenizers
+from .merges import BYTE_ORDER, GPT2_BYTE_ORDER, apply_merges, learn_merges, spell
 from .pretokens import GPT2_PATTERN, count_pretokens, pretokenize
-
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-GPT2_BYTE_ORDER = bytes(
-    _PRINTABLE + [byte for byte in range(256) if byte not in _PRINTABLE]
-)
-"""GPT-2 numbers the bytes that print first: entry i is the byte whose id is i."""
 
 END_OF_TEXT = "<|endoftext|>"
 """The special token before which a text ends, and behind which the next one begins."""
@@ -381,13 +376,13 @@ class BytePairTokenizer:
     def load(
         cls, path: str | os.PathLike[str], *, pattern: str = GPT2_PATTERN
     ) -> "BytePairTokenizer":
-        """Read a tokenizer that `save` wrote.
+        """Read a tokenizer that `save` wrote, or one of GPT-2's kind beside a published model.
 
         The file may come from a stranger: it is refused where reading it, or encoding with it,
         would take more than a moment.
 
         Args:
-            path: the file.
+            path: the file, or the folder of a run or a model, which has it as tokenizer.json.
             pattern: the pattern that the file must hold. A foreign one is not tried, since there
                 are patterns on which a search takes for ever.
 
@@ -397,8 +392,11 @@ class BytePairTokenizer:
                 with another pattern.
         """
         path = Path(path)
+        path = path / "tokenizer.json" if path.is_dir() else path
         content = read_json(path)
-        if not isinstance(content, dict) or {**content, **_HEADER} != content:
+        if "model" in content:
+            return cls._of_the_library(content, path)
+        if {**content, **_HEADER} != content:
             raise ValueError(f"{path} is not a tokenizer file that says {_HEADER}")
         if content.get("pattern") != pattern:
             raise ValueError(
@@ -420,6 +418,16 @@ class BytePairTokenizer:
                 f"{path} is a damaged tokenizer file: its content does not match its checksum"
             )
         return tokenizer
+
+    @classmethod
+    def _of_the_library(cls, content: dict, path: Path) -> "BytePairTokenizer":
+        try:
+            return cls(**from_tokenizers(content))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path} is not a byte-level BPE tokenizer of GPT-2's kind ({error!r:.500}); "
+                "decoder_only.pretrained.load_model reads the model without it"
+            ) from None
 
     def to_tiktoken(self) -> tiktoken.Encoding:
         """The same tokenizer as a `tiktoken.Encoding`: equal ids for every text, in compiled code.
