@@ -44,7 +44,12 @@ from decoder_only.engine.files import (
 )
 from decoder_only.engine.log import LOG
 from decoder_only.engine.provenance import provenance
-from decoder_only.engine.tensors import SavedTensors, read_tensors, write_tensors
+from decoder_only.engine.tensors import (
+    SavedTensors,
+    read_notes,
+    read_tensors,
+    write_tensors,
+)
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -385,6 +390,18 @@ def latest_state(folder: AnyPath) -> State | None:
             "training begins anew"
         )
     return None
+
+
+def latest_notes(folder: AnyPath) -> dict[str, str]:
+    """What was noted beside the newest state, if there is one; it is held against no checksum.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    for path in reversed(_states(Path(folder))):
+        with contextlib.suppress(FileNotFoundError):  # superseded meanwhile
+            return read_notes(path)
+    return {}
 
 
 def _states(folder: Path) -> list[Path]:

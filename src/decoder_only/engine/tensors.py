@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from decoder_only.engine.files import AnyPath, open_file, write_atomically
@@ -158,6 +158,23 @@ def read_tensors(path: AnyPath) -> tuple[SavedTensors, dict[str, str]]:
                 f"{file} is damaged, or was not written by decoder-only: {error}"
             ) from error
     return SavedTensors(found), common
+
+
+def read_notes(path: AnyPath) -> dict[str, str]:
+    """The notes of such a file or folder alone, as they stand there.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: it is damaged.
+    """
+    path = Path(path)
+    path = min(path.glob("*.safetensors"), default=path) if path.is_dir() else path
+    open_file(path).close()
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def _check_sum(path: Path) -> None:

@@ -135,11 +135,20 @@ def prepare(
     if isinstance(tokenizer, BytePairTokenizer):
         wanted = f"one with GPT-2's pattern and the special token {END_OF_TEXT}"
         require("tokenizer", tokenizer, _fits, wanted)
-    texts, folder = _texts(source), Path(folder)
+    folder = Path(folder).resolve()  # what a link leads to
+    if folder == Path.cwd() or os.path.ismount(folder):
+        raise OSError(
+            f"{folder} cannot be replaced as a whole, being where a disk is mounted, or where this "
+            f"runs; choose a folder in it, such as {folder / 'tokens'}"
+        )
+    texts = _texts(source)
     files.check_free(folder, "prepared data", _ours, overwrite=overwrite)
     aside = folder.with_name(f".{folder.name}.unfinished")
     new, old = aside / "new", folder.with_name(f".{folder.name}.old")
     try:
+        for path in (aside, old):
+            if path.is_symlink():  # nothing is written elsewhere
+                path.unlink()
         aside.mkdir(parents=True, exist_ok=True)
         with files.locked(aside):
             try:

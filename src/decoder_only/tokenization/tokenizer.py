@@ -6,6 +6,7 @@ Chapter 1.
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -27,6 +28,8 @@ END_OF_TEXT = "<|endoftext|>"
 
 _HEADER = {"format": "decoder-only byte-pair tokenizer", "version": 1}
 _CACHED_WORDS = 2**16
+_LONGEST_LEARNED = 2**9
+"""Bytes of a token that training finds; a longer word is learned from in pieces."""
 _MOST_WORK = 2**26
 """What the squares of the lengths of all tokens, in bytes, may sum to.
 
@@ -157,7 +160,12 @@ class BytePairTokenizer:
             raise ValueError(
                 "there is no text to train on: the text, or each document, is empty"
             )
-        words = {spell(word, byte_order): count for word, count in counts.items()}
+        words: Counter[str] = Counter()
+        for word, count in counts.items():
+            spelled = spell(word, byte_order)
+            # A line of dashes is one word, however long, and would become one token.
+            for first in range(0, len(spelled), _LONGEST_LEARNED):
+                words[spelled[first : first + _LONGEST_LEARNED]] += count
         n_merges = vocab_size - 256 - len(special_tokens)
         merges = learn_merges(words, n_merges)
         if len(merges) < n_merges and not at_most:
