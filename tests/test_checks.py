@@ -67,3 +67,16 @@ def test_everything_else_is_refused_by_name(field, wrong, wanted):
 def test_a_comparison_that_a_type_does_not_know_counts_as_no():
     with pytest.raises(ValueError, match=r"^x='a' cannot work: it must be above 0$"):
         require("x", "a", lambda x: x > 0, "above 0")
+
+
+def test_of_a_long_list_only_the_beginning_is_shown():
+    class Entry:
+        n_shown = 0
+
+        def __repr__(self) -> str:
+            Entry.n_shown += 1
+            return "entry"
+
+    with pytest.raises(ValueError, match=r"x=\[entry, entry, .* it must be none"):
+        require("x", [Entry() for _ in range(1000)], lambda x: not x, "none")
+    assert Entry.n_shown <= 30

@@ -568,6 +568,10 @@ def test_durations_are_read_at_a_glance():
 # -------------------------------------------------------------------------------------- counting
 
 
+def test_gpt2_is_counted_as_the_small_one(capfd):
+    assert told(capfd, "info", "gpt2") == told(capfd, "info", "gpt2-small")
+
+
 def config_named(name: str) -> GPTConfig:
     if name in presets.PRESETS:
         return presets.PRESETS[name]

@@ -41,8 +41,8 @@ from decoder_only.tokenization import (
     GPT2_PATTERN,
     BytePairTokenizer,
     gpt2_tokenizer,
-    to_tokenizers,
 )
+from decoder_only.tokenization.exchange import to_tokenizers
 
 GPT2 = {"n_heads": 2, "head_dim": None, "d_mlp": 17}
 LLAMA = {

@@ -921,8 +921,9 @@ def test_a_file_with_a_flipped_bit(unchecked, saved):
     [
         ("hello", "is no JSON file"),
         ("\xff\xfe", "is no JSON file"),
-        ("[]", "is not a tokenizer file that says .*byte-pair tokenizer"),
-        ('{"model": {"type": "BPE"}}', "is not a tokenizer file that says"),
+        ("[]", "is no JSON file.*: it holds a list, and must be a table"),
+        ("{}", "is not a tokenizer file that says .*byte-pair tokenizer"),
+        ('{"model": {"type": "BPE"}}', "is not a byte-level BPE tokenizer of GPT-2's"),
         (f'{{"format": "{FORMAT}", "version": 2}}', "is not .*'version': 1"),
         (
             f'{{"format": "{FORMAT}", "version": 1}}',

@@ -41,7 +41,8 @@ from decoder_only.engine.files import (
 from decoder_only.engine.tensors import write_tensors
 from decoder_only.model import GPT
 from decoder_only.presets import ALIASES, PRESETS
-from decoder_only.tokenization import BytePairTokenizer, to_tokenizers
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.tokenization.exchange import to_tokenizers
 
 __all__ = [
     "export",
@@ -50,7 +51,6 @@ __all__ = [
     "gpt2_config",
     "llama_config",
     "load",
-    "read_config",
     "to_gpt2",
     "to_llama",
 ]

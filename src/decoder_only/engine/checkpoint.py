@@ -393,13 +393,11 @@ def latest_state(folder: AnyPath) -> State | None:
 
 
 def latest_notes(folder: AnyPath) -> dict[str, str]:
-    """What was noted beside the newest state, if there is one; it is held against no checksum.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """What was noted beside the newest state that can be read; it is held against no checksum."""
     for path in reversed(_states(Path(folder))):
-        with contextlib.suppress(FileNotFoundError):  # superseded meanwhile
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # damaged, or superseded meanwhile
             return read_notes(path)
     return {}
 

@@ -26,12 +26,12 @@ _OF_VALUES += (RecursionError,)
 def open_file(path: Path, mode: str = "rb") -> BinaryIO:
     """Open a file that may lie in a stranger's folder.
 
-    A pipe or a device could keep its reader for ever, so it is not opened at all. What is written
-    is a file of its own: behind a link lies one that belongs elsewhere.
+    A pipe or a device could keep its reader for ever, so it is not opened at all. Nothing is
+    written through a link: behind it lies a file that belongs elsewhere.
 
     Args:
         path: the file.
-        mode: "rb", "ab", or "xb" for one that is not there yet.
+        mode: "rb" or "ab".
 
     Raises:
         FileNotFoundError: it is to be read, and not there.
@@ -58,7 +58,7 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) 
     aside = path.with_name(f".{path.name}.part")
     try:
         aside.unlink(missing_ok=True)  # whatever it is: of a process that was killed
-        with open_file(aside, "xb") as file:
+        with aside.open("xb") as file:
             file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())

@@ -15,7 +15,6 @@ Models are Unsupervised Multitask Learners" (bytes, and the pattern that cuts te
 seed documents T (pairs of characters) and N (bytes). Chapter 1 of the book builds it.
 """
 
-from .exchange import to_tokenizers
 from .merges import GPT2_BYTE_ORDER, apply_merges, count_pairs, learn_merges, spell
 from .pretokens import GPT2_PATTERN, count_pretokens, pretokenize
 from .tokenizer import BytePairTokenizer, gpt2_tokenizer
@@ -31,5 +30,4 @@ __all__ = [
     "learn_merges",
     "pretokenize",
     "spell",
-    "to_tokenizers",
 ]
