@@ -41,8 +41,10 @@ def open_file(path: Path, mode: str = "rb") -> BinaryIO:
     if is_read or os.path.lexists(path):
         found = os.stat(path, follow_symlinks=is_read)
         if not stat.S_ISREG(found.st_mode):
-            wanted = "a file" if is_read else "a file of its own, and no link"
-            raise ValueError(f"{path} is damaged: it must be {wanted}; delete it")
+            wanted = (
+                "and no folder, pipe or device" if is_read else "and no link; delete it"
+            )
+            raise ValueError(f"{path} is damaged: it must be a file, {wanted}")
     return path.open(mode)
 
 
