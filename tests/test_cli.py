@@ -1126,6 +1126,7 @@ STEERING = "ev\x1b[31m\nil\x9b"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names files by any bytes")
+@pytest.mark.filterwarnings("ignore:.*damaged lines were left out")
 def test_no_name_of_a_file_steers_a_terminal(trained, text, tmp_path, capfd):
     """Whether the user has such a file, or a stranger's settings tell of one."""
     odd, folder = tmp_path / f"{STEERING}\udcff.txt", tmp_path / f"{STEERING}-run"
