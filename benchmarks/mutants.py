@@ -325,6 +325,7 @@ TESTS_OF = {
     "engine.tensors": "checkpoint resume",
     "engine.tokens": "tokens hostile",
     "pretrained": "pretrained translation",
+    "tokenization.exchange": "pretrained",
     "stories.language": "stories",
     "stories.grammar": "stories",
     "stories.world": "stories",

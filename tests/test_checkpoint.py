@@ -1,8 +1,10 @@
 """A run's folder: whole at any moment, refused when it is damaged, never overwritten unasked."""
 
+import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -448,6 +450,82 @@ def test_a_damaged_line_of_the_log_is_left_out_and_said(saved):
     (saved / "log.jsonl").write_text("\n".join(lines))
     with pytest.warns(UserWarning, match="log.jsonl: 3 damaged lines were left out"):
         assert log.read_log(saved) == [{"step": 1, "loss": 2.0}]
+
+
+# ------------------------------------------------------------------- a folder that a stranger made
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("other", ["a pipe", "a device", "a folder"])
+@pytest.mark.parametrize(
+    "name", [*FILES, *LOCK, "log.jsonl", "state-00000009.safetensors"]
+)
+def test_what_is_no_file_is_refused_before_it_is_opened(saved, name, other):
+    """A pipe or a device keeps its reader for ever."""
+    path = saved / name
+    path.unlink(missing_ok=True)
+    if other == "a pipe":
+        os.mkfifo(path)
+    elif other == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+
+    def read() -> None:
+        load(saved)
+        log.read_log(saved)
+        with checkpoint.locked(saved):
+            pass
+
+    with pytest.raises((OSError, ValueError), match=re.escape(name)):
+        read()
+
+
+def test_a_log_without_end_is_not_read_to_its_end(saved, monkeypatch):
+    monkeypatch.setattr(log, "_LARGEST", 99)
+    append_log(saved, *({"step": step} for step in range(9)))
+    with pytest.raises(ValueError, match=r"log\.jsonl has more than 99 bytes"):
+        log.read_log(saved)
+
+
+@pytest.mark.parametrize("name", ["victim.txt", "not there.txt", "folder"])
+def test_nothing_is_written_or_deleted_through_a_link(saved, tmp_path, name):
+    """Wherever a training, a save or a new beginning could find one."""
+    (tmp_path / "victim.txt").write_text('{"step": 1, "loss": 5.0}')
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "kept").touch()
+
+    def elsewhere() -> dict[str, bytes]:
+        files = (path for path in tmp_path.rglob("*") if saved not in path.parents)
+        return {str(path): path.read_bytes() for path in files if path.is_file()}
+
+    before, files = elsewhere(), (*FILES, "log.jsonl", *LOCK)
+    for link in (*(f".{file}.part" for file in files), ".lock", "log.jsonl"):
+        (saved / link).unlink(missing_ok=True)
+        (saved / link).symlink_to(tmp_path / name)
+        with contextlib.suppress(OSError, ValueError):
+            log.cut_log(saved, step=0)
+            append_log(saved, {"step": 1})
+            save(saved, tiny(1), step=8)
+            with checkpoint.locked(saved):
+                pass
+        assert elsewhere() == before, link
+    for link in (".lock", "log.jsonl"):
+        (saved / link).unlink(missing_ok=True)
+    for link in ("state-00000005", ".state-00000007.0.part"):
+        (saved / link).symlink_to(tmp_path / name)
+    save_state(saved, {"model.x": torch.ones(1)}, step=6, keep=1)
+    begin(saved, tiny(2), overwrite=True)
+    assert elsewhere() == before
+
+
+def test_a_log_with_a_second_name_becomes_one_of_its_own(saved, tmp_path):
+    """As in a copy of a folder that was made of hard links."""
+    append_log(saved, {"step": 1})
+    os.link(saved / "log.jsonl", tmp_path / "backup")
+    log.cut_log(saved, step=1)
+    append_log(saved, {"step": 2})
+    assert (tmp_path / "backup").read_text() == '{"step": 1}\n'
 
 
 # --------------------------------------------------------------------------------------- beginning

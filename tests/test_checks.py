@@ -86,3 +86,16 @@ def test_numbers_of_numpy_become_pythons():
     for wrong in (np.float64("nan"), np.bool_(True), np.array([1.0, 2.0])):
         with unchecked(), pytest.raises(ValueError, match=r"rate=.* a finite number"):
             check_fields(Settings(1, wrong, (1,)))
+
+
+def test_of_a_long_list_only_the_beginning_is_shown():
+    class Entry:
+        n_shown = 0
+
+        def __repr__(self) -> str:
+            Entry.n_shown += 1
+            return "entry"
+
+    with pytest.raises(ValueError, match=r"x=\[entry, entry, .* it must be none"):
+        require("x", [Entry() for _ in range(1000)], lambda x: not x, "none")
+    assert Entry.n_shown <= 30

@@ -12,6 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -26,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import pyplot
 
-from decoder_only import planning, presets, recipes, scaling
+from decoder_only import cli, planning, presets, recipes, scaling
 from decoder_only.cli import COMMANDS, main, options
 from decoder_only.cli import words as words_
 from decoder_only.cli.plan import plan as plan_command
@@ -492,6 +494,8 @@ def test_a_plan_says_who_chose_size_and_tokens(words, split, capfd):
     ("words", "message"),
     [
         (["--gpu", "abacus"], f"choose one of {', '.join(DEVICES)}"),
+        (["--gpu", "rtx4090"], "did you mean 'RTX 4090'? Choose one of"),
+        (["--count", "12"], "n_devices=12 cannot work: it must be 8 at most, or a"),
         (["--hours", "3", "--flops", "1e20"], "give one of the three"),
         (["--hours", "3", "--params=1B", "--tokens=1B"], "give one of the three"),
         (["--params", "175B"], "for a single sequence do not fit 8 x H100"),
@@ -563,6 +567,11 @@ def test_durations_are_read_at_a_glance():
 
 
 # -------------------------------------------------------------------------------------- counting
+
+
+def test_gpt2_is_counted_as_the_small_one(capfd):
+    rows, others = (told(capfd, "info", name) for name in ("gpt2", "gpt2-small"))
+    assert rows["Parameters"] == others["Parameters"]
 
 
 def config_named(name: str) -> GPTConfig:
@@ -783,6 +792,57 @@ def test_an_interruption_says_what_is_left(text, capfd):
     assert "interrupted" in capfd.readouterr().err
 
 
+@pytest.fixture(params=["SIGINT", "SIGTERM", "SIGHUP"])
+def number(request) -> Iterator[int]:
+    """A signal that is not ignored, as some are in the background; afterwards it is as it was."""
+    number = getattr(signal, request.param)
+    before = signal.signal(number, signal.SIG_DFL)
+    yield number
+    assert signal.signal(number, before) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("becomes", [KeyboardInterrupt, RecursionError, ImportError])
+def test_an_interruption_is_said_whatever_it_becomes(
+    number, becomes, monkeypatch, capfd
+):
+    """Within an import it may turn into any error."""
+
+    def interrupted(*_):
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            raise becomes from None
+
+    monkeypatch.setattr("decoder_only.cli._run", interrupted)
+    assert run("train") == 128 + number
+    assert capfd.readouterr().err == "\ndecoder-only: interrupted\n"
+
+
+def test_a_warning_is_one_line_that_steers_nothing():
+    with cli._interruptible(is_last=False):
+        said = warnings.formatwarning("a\x1b\nb", UserWarning, "file.py", 3)
+    assert said == "decoder-only: a\\x1b\\nb\n"
+
+
+def test_nothing_is_left_to_interrupt_behind_the_last_line():
+    code = "import os, signal, sys; sys.argv = ['d', '--version']; "
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from decoder_only.cli import main; main(); "
+    code += "os.kill(os.getpid(), signal.SIGINT)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_preparation_that_is_ended_leaves_nothing(number, tmp_path, monkeypatch):
+    class Stream:
+        def read(self, size):
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(sys, "stdin", type("Input", (), {"buffer": Stream()}))
+    assert run("prepare", "-", "--out", "d", "--quiet") == 128 + number
+    assert not any(tmp_path.iterdir())
+
+
 # -------------------------------------------------------------------------------------------- help
 
 
@@ -912,6 +972,18 @@ def test_suggested_prompts_begin_stories_of_every_language(name):
         assert said.expected
 
 
+def test_the_readmes_python_runs(text, capfd):
+    assert run("train", *FEW, "--quiet") == 0
+    text.rename("my_novel.txt")
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    [code] = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    found = {}
+    exec(compile(code, "README.md", "exec"), found)
+    assert "Once there was a" in capfd.readouterr().out
+    assert found["history"].final.loss == found["history"].evaluations[-1][1].loss
+    assert found["loss"].isfinite()
+
+
 def suggested(out: str) -> list[list[str]]:
     """The commands to paste, as a shell reads them."""
     lines = [line for line in out.splitlines() if line.startswith("  decoder-only ")]
@@ -972,26 +1044,51 @@ def trained(tmp_path_factory):
         ["--top-k", "0"],
         ["--top-p", "2"],
         ["--top-p", "nan"],
+        ["--count", "100000000"],
+        ["--seed", str(10**20)],
     ],
 )
 def test_what_cannot_be_sampled_is_one_line(words, trained, capfd):
     said = refused(capfd, "sample", "--run", trained, *words)
     assert (
-        f"{words[0][2:].replace('-', '_')}={float(words[1]):g}".replace("=", "=")
-        in said
+        f"{words[0][2:].replace('-', '_')}={float(words[1]):g}" in said
+        or f"{words[0][2:]}={words[1]}" in said
     )
     assert "cannot work: it must be" in said
 
 
 @pytest.mark.parametrize(
-    "words", [["--d-model", "1000000"], ["--batch-size", "100000000000000"]]
+    ("words", "message"),
+    [
+        (["--d-model", "1000000"], "n_weights"),
+        (["--batch-size", "100000000000000"], "batch_size=100000000000000 cannot work"),
+        (
+            ["--batch-size", "1000000000"],
+            "must be a whole number above 0, 2^20 at most",
+        ),
+        (["--samples", "1000000000"], "samples=1000000000 cannot work"),
+        (["--seed", str(2**70)], f"seed={2**70} cannot work"),
+    ],
 )
-def test_too_little_memory_is_said_with_what_would_take_less(words, text, capfd):
+def test_what_no_memory_holds_is_refused_before_a_folder_is_made(
+    words, message, text, capfd
+):
     small = [word for word in NINE if words[0] not in word]
-    said = refused(capfd, "train", "--text", text, *small, *words)
-    assert "n_weights" in said or (
-        "that is more memory than there is" in said and "--accumulation" in said
-    )
+    assert message in refused(capfd, "train", "--text", text, *small, *words)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("CUDA out of memory.\nTried"), OSError("x")]
+)
+def test_too_little_memory_is_said_with_what_would_take_less(error, monkeypatch, capfd):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(recipes, "gather", fail)
+    said = refused(capfd, "train", *FEW)
+    advises = "that is more memory than there is" in said and "--accumulation" in said
+    assert advises == (not isinstance(error, OSError))
 
 
 def test_a_run_without_details_is_counted_and_not_gone_on_with(trained, capfd):
@@ -1026,6 +1123,32 @@ def test_what_could_steer_a_terminal_is_shown_as_its_escape(trained, capfd):
     assert capfd.readouterr().out.startswith("\x1b[31mA\r")
 
 
+STEERING = "ev\x1b[31m\nil\x9b"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names files by any bytes")
+@pytest.mark.filterwarnings("ignore:.*damaged lines were left out")
+def test_no_name_of_a_file_steers_a_terminal(trained, text, tmp_path, capfd):
+    """Whether the user has such a file, or a stranger's settings tell of one."""
+    odd, folder = tmp_path / f"{STEERING}\udcff.txt", tmp_path / f"{STEERING}-run"
+    text.rename(odd)
+    small = [*SMALL, "--vocab-size=280", "--samples=1"]
+    assert run("train", "--text", odd, *small, "--out", folder) == 0
+    assert run("info", folder) == 0
+    (folder / "log.jsonl").write_text((folder / "log.jsonl").read_text() + "x\n[1]\n")
+    assert run("plot", folder, "--out", tmp_path / f"{STEERING}.png") == 0
+    assert run("export", "--run", folder, "--out", tmp_path / f"{STEERING}-out") == 0
+    tokens = tmp_path / f"{STEERING}-tokens"
+    assert run("prepare", odd, "--out", tokens, "--tokenizer", folder, "--quiet") == 0
+    assert "[31m" in refused(capfd, "plot", tmp_path / f"{STEERING}-none")
+    config = config_of(folder)
+    config["data"] |= {"file": STEERING, "kind": STEERING}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert run("info", folder) == 0
+    said = "".join(capfd.readouterr())
+    assert not re.search(r"[\x1b\x9b]|^il", said.replace("\x1b[A", ""), re.MULTILINE)
+
+
 @given(st.text())
 def test_visible_text_steers_nothing(text):
     shown = words_.visible(text)
@@ -1050,6 +1173,19 @@ def test_runs_of_one_name_stay_apart_in_a_plot(trained, tmp_path, capfd):
     )
 
 
+@pytest.mark.parametrize("name", ["_notes", r"a$\frac{x$", "$x$"])
+def test_runs_of_any_name_are_in_the_legend(name, trained, tmp_path, capfd):
+    shutil.copytree(trained, tmp_path / name)
+    with pytest.MonkeyPatch.context() as patch:
+        shown = []
+        patch.setattr(pyplot.Figure, "savefig", lambda self, _: shown.append(self))
+        assert run("plot", tmp_path / name, trained) == 0
+    texts = [text.get_text() for text in shown[0].axes[0].get_legend().get_texts()]
+    label = f"./{name}" if name.startswith("_") else name.replace("$", r"\$")
+    assert f"{label}, training" in texts
+    shown[0].canvas.draw()
+
+
 @pytest.mark.skipif(find_spec("tensorboard") is not None, reason="it is installed")
 def test_a_board_that_cannot_be_is_refused_before_anything_is_deleted(
     trained, tmp_path, capfd
@@ -1067,10 +1203,14 @@ def test_a_board_that_cannot_be_is_refused_before_anything_is_deleted(
 def test_a_run_takes_more_steps_with_its_text_elsewhere(text, tmp_path, capfd):
     run("train", "--text", text, *NINE, "--out", "run")
     text.rename(tmp_path / "moved.txt")
-    assert "fox.txt does not exist" in refused(capfd, "train", "--resume", "run")
+    said = refused(capfd, "train", "--resume", "run")
+    assert "fox.txt does not exist" in said
+    assert "decoder-only train --resume run --text FILE" in said
     more = ("--text", "moved.txt", "--steps", "12", "--quiet")
     assert run("train", "--resume", "run", *more) == 0
     assert checkpoint.load("run").step == 12
+    capfd.readouterr()
+    assert told(capfd, "info", "run")["Run"][1].startswith("12 of 12 steps of ")
     assert run("train", "--resume", "run", "--text", "moved.txt", "--quiet") == 0
     assert checkpoint.load("run").step == 12
 

@@ -730,3 +730,12 @@ def test_what_cannot_be_compiled_is_written_all_the_same(monkeypatch):
 
 def test_two_hundred_tokens_are_generated_by_one_compiled_graph():
     pool.call("test_generation:generated_by_one_graph")
+
+
+@pytest.mark.parametrize("function", [write, stream])
+def test_a_tokenizer_without_the_end_of_text_is_refused(function):
+    """Published ones have other names for it."""
+    tokenizer = BytePairTokenizer([], special_tokens=["<|end|>"])
+    said = r"special_tokens=\['<\|end\|>'\] .* some with <\|endoftext\|>"
+    with pytest.raises(ValueError, match=said):
+        function(tiny(vocab_size=257), tokenizer)

@@ -313,3 +313,9 @@ def test_what_is_sent_to_a_gpu_is_contiguous_and_pinned():
     rows = torch.arange(12).view(3, 4).as_subclass(Rows)
     send(rows[:, :-1], torch.device("cuda"))
     assert Rows.asked == [("pinned", True), ("sent", "cuda", True)]
+
+
+@pytest.mark.parametrize(("n", "said"), [(1, "1 thread,"), (2, "2 threads,")])
+def test_threads_are_counted_in_words(n, said, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: n)
+    assert said in hardware.describe(torch.device("cpu"))

@@ -879,6 +879,13 @@ def test_ids_that_cannot_work_are_named(ids, message):
         build()(ids)
 
 
+def test_targets_are_no_argument_and_the_loss_is_a_function():
+    ids = torch.zeros(1, 4, dtype=torch.int64)
+    said = r"next_token_loss\(model\(inputs\), targets\)"
+    with unchecked(), pytest.raises(TypeError, match=said):
+        build(torch.float32)(ids, ids)
+
+
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none"])
 def test_other_positions_go_past_the_context_length(positions):
     ids = random_ids(1, 3 * SIZES["context_length"])

@@ -134,6 +134,12 @@ def test_a_board_without_tensorboard_says_what_to_install(tmp_path, monkeypatch)
         begun(n_steps=1, board=tmp_path)
 
 
+def test_a_board_is_not_written_through_a_link(tmp_path):
+    (tmp_path / "board").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="board is a link; nothing is written"):
+        begun(n_steps=1, board=tmp_path / "board")
+
+
 def test_a_board_receives_every_number(tmp_path, monkeypatch):
     written = []
 

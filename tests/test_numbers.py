@@ -107,7 +107,9 @@ def test_a_verdict_with_a_condition_says_which(path):
         ("A rate of $0.3$, or `0.4`.", "", True),
     ],
 )
-def test_a_number_is_found_by_its_value_where_it_is_compared(tmp_path, prose, output, is_found):
+def test_a_number_is_found_by_its_value_where_it_is_compared(
+    tmp_path, prose, output, is_found
+):
     path = tmp_path / "11_page.ipynb"
     code = {"cell_type": "code", "metadata": {}, "source": ["print()"]}
     code["outputs"] = [{"output_type": "stream", "text": [output]}]

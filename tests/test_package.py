@@ -140,7 +140,10 @@ def test_the_package_has_the_model_and_a_version():
 
     assert decoder_only.GPT is GPT
     assert re.match(r"\d+\.\d+", decoder_only.__version__)
-    assert set(decoder_only.__all__) == {"GPT", "GPTConfig", "__version__"}
+    assert set(decoder_only.__all__) == {
+        *("GPT", "GPTConfig", "BytePairTokenizer", "__version__"),
+        *("generate", "load", "train"),
+    }
     with pytest.raises(AttributeError, match="no attribute 'GTP'"):
         decoder_only.GTP  # noqa: B018
 

@@ -239,6 +239,7 @@ def test_devices_that_wait_are_paid_for_in_hours(device, budget):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"n_devices": 12}, "n_devices=12 cannot work: it must be 8 at most, or a"),
         ({"n_devices": 6}, "n_devices=6 cannot work: it must be a multiple of the 4"),
         ({"n_devices": 8, "context_length": 1022}, "context_length=1022 cannot work"),
         ({"n_devices": 8, "vocab_size": 50257}, "vocab_size=50257 cannot work"),

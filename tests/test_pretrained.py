@@ -4,6 +4,9 @@ import contextlib
 import io
 import json
 import math
+import os
+import re
+import shutil
 import sys
 from dataclasses import replace
 from itertools import islice
@@ -19,7 +22,7 @@ from ladder import SIZES, V, build, compare, examples, random_ids, unchecked
 
 from decoder_only import GPT, GPTConfig, pretrained
 from decoder_only.encoders import Encoder
-from decoder_only.engine.checkpoint import create_run
+from decoder_only.engine.checkpoint import create_run, save
 from decoder_only.engine.tokens import prepare
 from decoder_only.presets import PRESETS
 from decoder_only.pretrained import (
@@ -41,6 +44,7 @@ from decoder_only.tokenization import (
     BytePairTokenizer,
     gpt2_tokenizer,
 )
+from decoder_only.tokenization.exchange import to_tokenizers
 
 GPT2 = {"n_heads": 2, "head_dim": None, "d_mlp": 17}
 LLAMA = {
@@ -467,7 +471,7 @@ def test_the_model_alone_can_have_any_tokenizer(tokenizer, tmp_path):
     folder = tmp_path / "gpt2-small"
     export(ours, tokenizer, folder)
     (folder / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
-    with pytest.raises(ValueError, match=r"pretrained\.load_model reads the model"):
+    with pytest.raises(ValueError, match=r"\.load_model reads the model"):
         load(folder)
     assert in_numbers(load_model(folder).config) == in_numbers(ours.config)
 
@@ -580,6 +584,31 @@ def test_export_never_destroys_a_run_or_prepared_text(kind, tokenizer, tmp_path)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_an_export_is_written_into_its_folder_and_nowhere_else(tokenizer, tmp_path):
+    """Not through a link; and what others may read is up to the user's mask, for all files."""
+    folder, victim = tmp_path / "folder", tmp_path / "victim"
+    export(with_room(GPT2, tokenizer), tokenizer, folder)
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
+    victim.write_bytes(b"precious")
+    for path in list(folder.iterdir()):
+        path.unlink()
+        for link in (path, path.with_name(f".{path.name}.part")):
+            link.symlink_to(victim)
+    export(with_room(GPT2, tokenizer), tokenizer, folder, overwrite=True)
+    assert victim.read_bytes() == b"precious"
+    assert not any(path.is_symlink() for path in folder.iterdir())
+
+
+def test_of_an_export_to_a_full_disk_nothing_is_left(tokenizer, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"cannot write into .*folder: No space left"):
+        export(with_room(GPT2, tokenizer), tokenizer, tmp_path / "folder")
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_folder_that_was_not_finished_is_no_model(tokenizer, tmp_path, monkeypatch):
     model = with_room(GPT2, tokenizer)
     export(model, tokenizer, tmp_path)
@@ -587,7 +616,7 @@ def test_a_folder_that_was_not_finished_is_no_model(tokenizer, tmp_path, monkeyp
     def full(*_, **__):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(pretrained, "save_file", full)
+    monkeypatch.setattr(pretrained, "write_tensors", full)
     with pytest.raises(OSError, match="full"):
         export(model, tokenizer, tmp_path, overwrite=True)
     with pytest.raises(FileNotFoundError, match=r"config\.json"):
@@ -708,6 +737,50 @@ def test_weights_that_ask_for_another_model(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.parametrize("kind", [GPT2, FAMILIES["llama, squared ReLU"]])
+def test_weights_that_are_no_numbers_are_read_as_they_are(kind, tmp_path):
+    """NaN is not equal to NaN, but a copy of it is a copy."""
+    model = build(torch.float32, **kind)
+    for parameter in model.parameters():
+        torch.nn.init.constant_(parameter, torch.nan)
+    export(model, None, tmp_path)
+    weights = safetensors.torch.load_file(tmp_path / "model.safetensors")
+    if kind == GPT2:
+        weights["lm_head.weight"] = weights["wte.weight"].clone()
+    safetensors.torch.save_file(weights, tmp_path / "model.safetensors")
+    assert load(tmp_path)[0].embedding.weight.isnan().all()
+
+
+def test_settings_are_read_without_weights_and_tokenizer(tokenizer, tmp_path):
+    model = with_room(GPT2, tokenizer)
+    export(model, tokenizer, tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "tokenizer.json").write_text('{"normalizer": {"type": "NFC"}}')
+    assert pretrained.read_config(tmp_path) == model.config
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_pipe_is_refused_before_it_is_opened(name, tokenizer, tmp_path):
+    export(with_room(GPT2, tokenizer), tokenizer, tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((ValueError, OSError), match=re.escape(name)):
+        load(tmp_path)
+
+
+def test_a_run_is_loaded_as_a_folder_is(tokenizer, tmp_path):
+    model = with_room(GPT2, tokenizer)
+    run = create_run(tmp_path / "run", model_config=model.config, tokenizer=tokenizer)
+    with pytest.raises(FileNotFoundError, match="a run without weights"):
+        load(run)
+    save(run, model, step=1)
+    found, same = load(run)
+    assert same == tokenizer
+    assert torch.equal(found.embedding.weight, model.embedding.weight)
+    assert load_model(run).config == model.config
+
+
 # -------------------------------------------------------------------------------------------- names
 
 
@@ -726,7 +799,15 @@ def hub(tokenizer, tmp_path, monkeypatch):
             raise ConnectionError("no network")
         return str(folder / file)
 
-    module = SimpleNamespace(hf_hub_download=hf_hub_download)
+    def get_hf_file_metadata(url, *, timeout):
+        if not folder.exists():
+            raise TimeoutError
+
+    module = SimpleNamespace(
+        hf_hub_download=hf_hub_download,
+        get_hf_file_metadata=get_hf_file_metadata,
+        hf_hub_url="{}/{}".format,
+    )
     monkeypatch.setitem(sys.modules, "huggingface_hub", module)
     return SimpleNamespace(folder=folder, asked=asked, model=model)
 
@@ -740,6 +821,20 @@ def test_a_published_model_by_its_name(hub, tokenizer):
     with pytest.raises(ValueError, match=r"config\.json=.* that of gpt2-xl"):
         load("gpt2-xl")
     assert set(PUBLISHED) == {name for name in PRESETS if name.startswith("gpt2-")}
+
+
+def test_gpt2_is_the_small_one(hub, monkeypatch):
+    monkeypatch.setitem(PRESETS, "gpt2-small", hub.model.config)
+    assert load("gpt2")[0].config == hub.model.config
+    assert hub.asked[0] == ("openai-community/gpt2", "config.json", True)
+
+
+def test_without_a_network_nothing_is_tried_twice(hub):
+    """Hugging Face's library repeats a download that fails for half a minute."""
+    shutil.rmtree(hub.folder)
+    with pytest.raises(FileNotFoundError, match=r"network \(TimeoutError\)\. Name"):
+        load("gpt2-medium")
+    assert {here for _, _, here in hub.asked} == {True}
 
 
 def test_without_a_network_or_the_library_a_folder_is_asked_for(hub, monkeypatch):
@@ -766,7 +861,7 @@ WORDS = st.text(max_size=60) | st.lists(
 def test_ids_are_those_of_the_library_for_any_text(text, tokenizer):
     tokenizers = pytest.importorskip("tokenizers", reason="compares with it")
     if not hasattr(test_ids_are_those_of_the_library_for_any_text, "theirs"):
-        content = json.dumps(pretrained._to_tokenizers(tokenizer))
+        content = json.dumps(to_tokenizers(tokenizer))
         made = tokenizers.Tokenizer.from_str(content)
         test_ids_are_those_of_the_library_for_any_text.theirs = made
     theirs = test_ids_are_those_of_the_library_for_any_text.theirs
@@ -777,7 +872,7 @@ def test_ids_are_those_of_the_library_for_any_text(text, tokenizer):
 
 def as_published(tokenizer) -> dict:
     """The older form of the file: pairs as text, and the special token among the others."""
-    content = pretrained._to_tokenizers(tokenizer)
+    content = to_tokenizers(tokenizer)
     model = content["model"]
     model["merges"] = [" ".join(pair) for pair in model["merges"]]
     model["vocab"] |= tokenizer.special_tokens
@@ -788,7 +883,7 @@ def as_published(tokenizer) -> dict:
 def test_the_published_tokenizer_is_understood(tokenizer, tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(as_published(tokenizer)))
-    assert pretrained._from_tokenizers(tmp_path / "tokenizer.json") == tokenizer
+    assert BytePairTokenizer.load(tmp_path / "tokenizer.json") == tokenizer
     try:
         gpt2 = gpt2_tokenizer()
     except FileNotFoundError as error:
@@ -797,7 +892,7 @@ def test_the_published_tokenizer_is_understood(tokenizer, tmp_path):
     assert content["model"]["merges"][0] == "Ġ t"
     assert list(content["model"]["vocab"])[:2] == ["!", '"']
     path.write_text(json.dumps(content))
-    assert pretrained._from_tokenizers(tmp_path / "tokenizer.json") == gpt2
+    assert BytePairTokenizer.load(tmp_path / "tokenizer.json") == gpt2
 
 
 def test_the_order_of_the_bytes_is_kept(tmp_path):
@@ -806,9 +901,9 @@ def test_the_order_of_the_bytes_is_kept(tmp_path):
         tokenizer = BytePairTokenizer(
             [(32, 33)], special_tokens=["<a>", "<b>"], byte_order=byte_order
         )
-        content = json.dumps(pretrained._to_tokenizers(tokenizer))
+        content = json.dumps(to_tokenizers(tokenizer))
         (tmp_path / "tokenizer.json").write_text(content)
-        assert pretrained._from_tokenizers(tmp_path / "tokenizer.json") == tokenizer
+        assert BytePairTokenizer.load(tmp_path / "tokenizer.json") == tokenizer
         tokenizers = pytest.importorskip("tokenizers", reason="compares with it")
         theirs = tokenizers.Tokenizer.from_str(content)
         text = "".join(map(chr, range(300))) + "\udfff".replace("\udfff", "€")
@@ -848,12 +943,12 @@ def changed(content: dict, *path, to) -> dict:
     ],
 )
 def test_other_tokenizers_are_refused(path, to, tokenizer, tmp_path):
-    content = changed(pretrained._to_tokenizers(tokenizer), *path, to=to)
+    content = changed(to_tokenizers(tokenizer), *path, to=to)
     if path == ("added_tokens",) and not to:
         content["model"]["vocab"]["<|endoftext|>"] = 399  # as if it were a merge
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="is not a byte-level BPE tokenizer of") as it:
-        pretrained._from_tokenizers(tmp_path / "tokenizer.json")
+        BytePairTokenizer.load(tmp_path / "tokenizer.json")
     assert "\n" not in str(it.value)
 
 
@@ -862,6 +957,14 @@ def test_a_pattern_of_its_own_cannot_be_exported(tmp_path):
     with pytest.raises(ValueError, match=r"pattern=.* must be GPT-2's"):
         export(build(**GPT2, vocab_size=300), tokenizer, tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
+
+
+def test_a_tokenizer_is_found_in_the_folder_of_a_run_or_a_model(tokenizer, tmp_path):
+    model = with_room(GPT2, tokenizer)
+    export(model, tokenizer, tmp_path / "model")
+    create_run(tmp_path / "run", model_config=model.config, tokenizer=tokenizer)
+    for folder in ("model", "run"):
+        assert BytePairTokenizer.load(tmp_path / folder) == tokenizer
 
 
 # ------------------------------------------------------------------------------------ hostile files

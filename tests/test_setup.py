@@ -1,5 +1,6 @@
 """Setting up, and the repository's own tools: what they do, and what they say when they cannot."""
 
+import http.client
 import importlib.util
 import json
 import os
@@ -7,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import build
@@ -15,6 +17,7 @@ import first_cell
 import nbformat
 import pytest
 import repository
+import serve
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -297,6 +300,38 @@ def test_a_port_that_cannot_be_is_refused_in_one_line(port):
         f"decoder-only: {port!r} is no port; choose one from 1024 to 65535: "
         "make serve PORT=8000"
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("/page.html", "localhost", 200),
+        ("/page.html", "127.0.0.1:8000", 200),
+        ("/page.html", "elsewhere.example", 421),
+        ("/%00.html", "localhost", 404),
+        ("/link.html", "localhost", 404),
+        ("/folder/", "localhost", 404),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_the_server_gives_what_lies_in_its_folder(
+    path, host, status, encoding, tmp_path, capfd
+):
+    site = tmp_path / "site"
+    site.mkdir()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "index.html").write_text("secret")
+    (site / "page.html").write_text("a page")
+    (site / "link.html").symlink_to(tmp_path / "secret" / "index.html")
+    (site / "folder").symlink_to(tmp_path / "secret")
+    running = serve.server(site)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    asked = http.client.HTTPConnection("127.0.0.1", running.server_port, timeout=9)
+    asked.request("GET", path, headers={"Host": host, "Accept-Encoding": encoding})
+    assert asked.getresponse().status == status
+    asked.close()
+    running.shutdown()
+    assert capfd.readouterr().err == ""
 
 
 # ------------------------------------------------------------------------------- make execute

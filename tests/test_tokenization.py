@@ -386,6 +386,15 @@ def test_without_a_pattern_words_glue_together():
     assert glued.decode(glued.encode("a dog, a cat\n")) == "a dog, a cat\n"
 
 
+def test_a_line_of_one_character_does_not_spoil_a_text(unchecked):
+    """A word of 50,000 bytes, of which each merge would double a token."""
+    text = "".join(each * 50_000 + "x\n" for each in "-0 \n=日") + "so it goes. " * 9
+    tokenizer = BytePairTokenizer.train(text, 400, at_most=True)
+    longest = max(map(len, map(tokenizer.token_bytes, range(tokenizer.vocab_size))))
+    assert 100 < longest <= 512
+    assert tokenizer.decode(tokenizer.encode_batch([text])[0]) == text
+
+
 def test_long_words_take_no_long_time(tokenizer, unchecked):
     for text in ["a" * 100_000, " " * 100_000 + "x", "lamp" * 20_000, "\n" * 100_000]:
         assert tokenizer.encode(text) == tokenizer.to_tiktoken().encode_ordinary(text)
@@ -912,8 +921,9 @@ def test_a_file_with_a_flipped_bit(unchecked, saved):
     [
         ("hello", "is no JSON file"),
         ("\xff\xfe", "is no JSON file"),
-        ("[]", "is not a tokenizer file that says .*byte-pair tokenizer"),
-        ('{"model": {"type": "BPE"}}', "is not a tokenizer file that says"),
+        ("[]", "is no JSON file.*: it holds a list, and must be a table"),
+        ("{}", "is not a tokenizer file that says .*byte-pair tokenizer"),
+        ('{"model": {"type": "BPE"}}', "is not a byte-level BPE tokenizer of GPT-2's"),
         (f'{{"format": "{FORMAT}", "version": 2}}', "is not .*'version': 1"),
         (
             f'{{"format": "{FORMAT}", "version": 1}}',

@@ -476,6 +476,40 @@ def test_one_that_waited_does_not_overwrite_what_came_meanwhile(tmp_path, monkey
     assert_same(found, text_corpus(split_text(SAMPLE)[0], BYTES))
 
 
+def test_a_folder_behind_a_link_is_filled_and_the_link_stays(tmp_path):
+    real, link = tmp_path / "disk" / "real", tmp_path / "link"
+    real.mkdir(parents=True)
+    link.symlink_to(real)
+    for overwrite in (False, True):
+        prepare(io.StringIO(SAMPLE), link, tokenizer=BYTES, overwrite=overwrite)
+        assert link.is_symlink()
+        assert open_tokens(real)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "link"]
+        assert [path.name for path in real.parent.iterdir()] == ["real"]
+
+
+@pytest.mark.parametrize("name", [".d.unfinished", ".d.old"])
+def test_nothing_is_written_through_a_link_beside_the_folder(folder, name, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    prepare(io.StringIO(SAMPLE), folder, tokenizer=BYTES, overwrite=True)
+    assert open_tokens(folder)
+    assert not any((tmp_path / "elsewhere").iterdir())
+    assert not (tmp_path / name).is_symlink()
+
+
+@pytest.mark.parametrize("why", ["a mount", "here"])
+def test_a_folder_that_cannot_be_replaced_is_refused_at_once(
+    why, tmp_path, monkeypatch
+):
+    if why == "here":
+        monkeypatch.chdir(tmp_path)
+    else:
+        monkeypatch.setattr(os.path, "ismount", lambda path: path == tmp_path)
+    with pytest.raises(OSError, match=r"cannot be replaced .* such as .*/tokens"):
+        prepare(Path("no such text"), tmp_path, tokenizer=BYTES)
+
+
 def test_a_source_that_breaks_leaves_nothing(tmp_path):
     class Stream(io.BytesIO):
         def read(self, size=-1):

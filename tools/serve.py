@@ -16,7 +16,12 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
     def send_head(self):
-        path = Path(self.translate_path(self.path))
+        name = self.headers.get("Host", "localhost").partition(":")[0]
+        if name not in ("localhost", "127.0.0.1"):  # a page elsewhere that says so
+            return self.send_error(421)
+        root, path = Path(self.directory), Path(self.translate_path(self.path))
+        if "\0" in str(path) or not path.resolve().is_relative_to(root.resolve()):
+            return self.send_error(404)
         accepts = "gzip" in self.headers.get("Accept-Encoding", "")
         if path.suffix not in TEXT or not path.is_file() or not accepts:
             return super().send_head()

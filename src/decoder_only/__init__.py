@@ -1,18 +1,26 @@
 """Decoder-only transformers, from raw text to scaling laws."""
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
-__all__ = ["GPT", "GPTConfig", "__version__"]
-
-_HOMES = {"GPT": "decoder_only.model", "GPTConfig": "decoder_only.config"}
+_HOMES = {
+    "GPT": "decoder_only.model",
+    "GPTConfig": "decoder_only.config",
+    "BytePairTokenizer": "decoder_only.tokenization",
+    "generate": "decoder_only.generation",
+    "load": "decoder_only.pretrained",
+    "train": "decoder_only.training",
+}
+__all__ = [*_HOMES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the model, and torch with it, when it is first asked for: text needs neither."""
+    """Load what is asked for, and torch with it, when it is first asked for: text needs neither."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name == "__version__":
+        from importlib import metadata
+
         try:
             return metadata.version("decoder-only")
         except metadata.PackageNotFoundError:  # run from its source, not installed

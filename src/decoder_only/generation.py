@@ -393,8 +393,11 @@ class _Spelling:
         def encode(text: str) -> list[int]:
             return tokenizer.encode(text, allowed_special={END_OF_TEXT})
 
+        special = tokenizer.special_tokens
+        wanted = f"some with {END_OF_TEXT}"
+        require("special_tokens", [*special], lambda s: END_OF_TEXT in s, wanted)
         self.tokenizer, self.vocab_size = tokenizer, vocab_size
-        self.end = tokenizer.special_tokens[END_OF_TEXT]
+        self.end = special[END_OF_TEXT]
         words = list(pretokenize(prompt.rpartition(END_OF_TEXT)[2], tokenizer.pattern))
         word = words[-1] if words else ""
         self.head = prompt.removesuffix(word)
@@ -402,8 +405,7 @@ class _Spelling:
         if not self.ids:  # nothing to ask the model with: take the word as it is
             self.head, word, self.ids = prompt, "", encode(prompt) or [self.end]
         self.word, self.is_done = word.encode(), False
-        special = set(tokenizer.special_tokens.values())
-        ordinary = (i for i in range(tokenizer.vocab_size) if i not in special)
+        ordinary = set(range(tokenizer.vocab_size)) - set(special.values())
         self.tokens = {i: tokenizer.token_bytes(i) for i in ordinary if self.word}
         self.known: dict[bytes, Tensor] = {}
 

@@ -221,6 +221,11 @@ class GPT(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def _check(self, ids: Tensor, cache: Sequence[KeyValueCache] | None) -> None:
+        if isinstance(cache, Tensor):
+            raise TypeError(
+                "a model takes ids and gives logits; the loss is a function of both: "
+                "lm_head.next_token_loss(model(inputs), targets)"
+            )
         whole, limit = (torch.int32, torch.int64), self.config.vocab_size
         wanted = "(batch, sequence); a single sequence is ids[None]"
         require("ids.shape", tuple(ids.shape), lambda shape: len(shape) == 2, wanted)

@@ -249,6 +249,9 @@ def plan_training(
     for name, value in {**whole, "context_length": context_length}.items():
         wanted = f"a multiple of the {tensor_parallel} devices that divide the matrices"
         require(name, value, lambda n: n % tensor_parallel == 0, wanted)
+    wanted = f"{_MACHINE} at most, or a multiple of that: machines are whole"
+    is_whole = n_devices <= _MACHINE or n_devices % _MACHINE == 0
+    require("n_devices", n_devices, lambda _: is_whole, wanted)
     wanted = "above 0, and 1 at most"
     require("utilization", utilization, lambda share: 0 < share <= 1, wanted)
     n_given = sum(given[name] is not None for name in ("hours", "flops"))

@@ -88,3 +88,6 @@ PRESETS: dict[str, GPTConfig] = {
         **MODERN,
     ),
 }
+
+ALIASES = {"gpt2": "gpt2-small"}
+"""Other names of some, as they are published."""

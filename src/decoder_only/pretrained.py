@@ -9,7 +9,7 @@ GPT-2 keeps the three projections in one matrix, and multiplies from the other s
 are the one place where foreign names appear. A folder in the layout of `transformers` holds
 config.json, model.safetensors (or the index of several) and tokenizer.json. Chapter 8.
 
-    model, tokenizer = load("gpt2-small")      # or a folder
+    model, tokenizer = load("gpt2-small")      # or a folder, a run's too
     export(model, tokenizer, "folder")         # which `transformers` opens, and `load`
 """
 
@@ -17,6 +17,7 @@ import json
 import math
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -25,15 +26,23 @@ from typing import Any, NamedTuple
 import torch
 from einops import EinopsError, parse_shape, rearrange
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from decoder_only.config import GPTConfig
+from decoder_only.engine import checkpoint
 from decoder_only.engine.checks import require
-from decoder_only.engine.files import LOCK, read_json, write_atomically
+from decoder_only.engine.files import (
+    LOCK,
+    explained,
+    open_file,
+    read_json,
+    write_atomically,
+)
+from decoder_only.engine.tensors import write_tensors
 from decoder_only.model import GPT
-from decoder_only.presets import PRESETS
-from decoder_only.tokenization import GPT2_BYTE_ORDER, GPT2_PATTERN, BytePairTokenizer
+from decoder_only.presets import ALIASES, PRESETS
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.tokenization.exchange import to_tokenizers
 
 __all__ = [
     "export",
@@ -128,7 +137,10 @@ hidden_act                 activation        "silu"
 # Older checkpoints also store constants: the causal mask, and the frequencies of the rotation.
 CONSTANTS = re.compile(r"\.attn\.(masked_)?bias$|\.rotary_emb\.inv_freq$")
 FLOATS = {"BF16", "F16", "F32", "F64"}
-LAYOUT = "a folder that works has config.json, model.safetensors and tokenizer.json"
+LAYOUT = (
+    "a folder that works is a run's, or has config.json, model.safetensors and "
+    "tokenizer.json"
+)
 
 
 class _Family(NamedTuple):
@@ -280,7 +292,7 @@ def _to_ours(
     # A tied head is the embedding, which stands in the state once or twice.
     embedding, head = (state.get(rows[i].theirs) for i in (0, -1))
     same = head is None or (
-        embedding is not None and (head.is_meta or torch.equal(head, embedding))
+        embedding is not None and (head.is_meta or _equal(head, embedding))
     )
     if same if config is None else config.tied:
         require("a tied head", "lm_head.weight", lambda _: same, "the embedding")
@@ -300,6 +312,13 @@ def _to_ours(
             _check_sizes(row.theirs, part, row.our_axes.removeprefix("n "), seen)
             converted[name] = part.contiguous()
     return converted
+
+
+def _equal(left: Tensor, right: Tensor) -> bool:
+    """Bit for bit, so that what is no number equals itself."""
+    same_kind = (left.dtype, left.shape) == (right.dtype, right.shape)
+    parts = (x.contiguous().view(-1).view(torch.uint8) for x in (left, right))
+    return same_kind and torch.equal(*parts)
 
 
 def _to_theirs(state_dict: Mapping[str, Tensor], table: str) -> dict[str, Tensor]:
@@ -460,15 +479,15 @@ def _meaning(config: GPTConfig) -> dict[str, Any]:
 def load(
     folder_or_name: str | os.PathLike[str], *, device: torch.device | str | None = None
 ) -> tuple[GPT, BytePairTokenizer | None]:
-    """A model and its tokenizer from a folder, or a published model by its name.
+    """A model and its tokenizer: of a run, from a folder, or a published model by its name.
 
     Names, sizes and types are compared with config.json by the file's table of contents, before a
     weight is read.
 
     Args:
-        folder_or_name: a folder in the layout of `transformers`, of the gpt2, llama or qwen3
-            family, such as `export` writes; or a name in `PUBLISHED`, which is looked up in Hugging
-            Face's cache and then fetched, if huggingface_hub is installed.
+        folder_or_name: a run's folder; or one in the layout of `transformers`, of the gpt2, llama
+            or qwen3 family, such as `export` writes; or a name in `PUBLISHED`, which is looked up
+            in Hugging Face's cache and then fetched, if huggingface_hub is installed.
         device: where the model shall be; the CPU by default.
 
     Returns:
@@ -482,8 +501,13 @@ def load(
     """
     folder = _folder_of(folder_or_name)
     path = folder / "tokenizer.json"
-    tokenizer = _from_tokenizers(path) if path.exists() else None
+    tokenizer = BytePairTokenizer.load(path) if path.exists() else None
     return load_model(folder_or_name, device=device), tokenizer
+
+
+def read_config(folder_or_name: str | os.PathLike[str]) -> GPTConfig:
+    """The settings of what `load` would load; no weight is read for them, and no tokenizer."""
+    return _read_settings(_folder_of(folder_or_name), str(folder_or_name))[1]
 
 
 def load_model(
@@ -491,17 +515,11 @@ def load_model(
 ) -> GPT:
     """As `load`, for the model alone, whatever its tokenizer is."""
     folder = _folder_of(folder_or_name)
-    settings = _table(folder / "config.json")
+    if checkpoint.is_run(folder):
+        return checkpoint.load(folder, device=device).model
+    family, config = _read_settings(folder, str(folder_or_name))
     try:
-        model_type = str(settings.get("model_type"))
-        known = f"one of {', '.join(FAMILIES)}"
-        require("model_type", model_type, FAMILIES.__contains__, known)
-        config = _config(FAMILIES[model_type], settings)
-        if folder != Path(folder_or_name):
-            preset = _meaning(PRESETS[str(folder_or_name)])
-            whose = f"that of {folder_or_name}"
-            require("config.json", config, lambda x: _meaning(x) == preset, whose)
-        weights = _read_weights(folder, FAMILIES[model_type].weights, config)
+        weights = _read_weights(folder, family.weights, config)
     except (ValueError, SafetensorError) as error:
         raise ValueError(f"{folder} cannot be read: {error!s:.500}") from None
     with torch.device("meta"):
@@ -510,10 +528,26 @@ def load_model(
     return model.to(device).eval()
 
 
+def _read_settings(folder: Path, name: str) -> tuple[_Family, GPTConfig]:
+    settings = read_json(folder / "config.json")
+    try:
+        model_type = str(settings.get("model_type"))
+        known = f"one of {', '.join(FAMILIES)}"
+        require("model_type", model_type, FAMILIES.__contains__, known)
+        config = _config(FAMILIES[model_type], settings)
+        if folder != Path(name):
+            preset = PRESETS[ALIASES.get(name, name)]
+            same = _meaning(config) == _meaning(preset)
+            require("config.json", config, lambda _: same, f"that of {name}")
+    except ValueError as error:
+        raise ValueError(f"{folder} cannot be read: {error!s:.500}") from None
+    return FAMILIES[model_type], config
+
+
 def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tensor]:
     files, index = ["model.safetensors"], folder / "model.safetensors.index.json"
     if not (folder / files[0]).exists() and index.exists():
-        files = _table(index).get("weight_map")
+        files = read_json(index).get("weight_map")
         beside = re.compile(r"[\w.-]+\.safetensors").fullmatch
         named = "a table of files in the folder"
         require("weight_map", files, lambda x: all(map(beside, dict.values(x))), named)
@@ -521,6 +555,7 @@ def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tens
     with ExitStack() as stack:
         found, types, outlines = {}, set(), {}
         for file in files:
+            open_file(folder / file).close()  # refuses what is no file
             holder = stack.enter_context(safe_open(folder / file, framework="pt"))
             for name in holder.keys():  # noqa: SIM118
                 if not CONSTANTS.search(name):
@@ -534,7 +569,7 @@ def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tens
     ours = _to_ours(weights, table, config)
     if config.activation == "squared_relu":
         for name in [name for name in ours if name.endswith(".gate.weight")]:
-            same = torch.equal(ours.pop(name), ours[name.replace(".gate.", ".up.")])
+            same = _equal(ours.pop(name), ours[name.replace(".gate.", ".up.")])
             require("hidden_act", "relu", lambda _, same=same: same, "without a gate")
     return ours
 
@@ -595,19 +630,33 @@ def export(
         end = next(iter(tokenizer.special_tokens.items()), (None, None))
         for name in ("bos_token", "eos_token"):
             about[name], settings[f"{name}_id"] = end
-        texts = {"tokenizer.json": _to_tokenizers(tokenizer)} | texts
+        texts = {"tokenizer.json": to_tokenizers(tokenizer)} | texts
         texts = {"tokenizer_config.json": about} | texts
+    is_new = not folder.exists()
+    try:
+        with explained(folder):
+            _write(folder, weights, texts)
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _write(
+    folder: Path, weights: Mapping[str, Tensor], texts: Mapping[str, object]
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink(missing_ok=True)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    write_tensors(folder / "model.safetensors", weights, notes={"format": "pt"})
     for name, content in texts.items():  # config.json last: now all is there
         text = json.dumps(content, indent=1, ensure_ascii=False)
         write_atomically(folder / name, text.encode())
 
 
 def _folder_of(folder_or_name: str | os.PathLike[str]) -> Path:
-    folder, repository = Path(folder_or_name), PUBLISHED.get(str(folder_or_name))
+    folder, name = Path(folder_or_name), str(folder_or_name)
+    repository = PUBLISHED.get(ALIASES.get(name, name))
     if folder.is_dir():
         return folder
     if repository is None:
@@ -616,75 +665,25 @@ def _folder_of(folder_or_name: str | os.PathLike[str]) -> Path:
             f"there is no folder {folder}; by name there are {names}; {LAYOUT}"
         )
     try:
-        from huggingface_hub import hf_hub_download
-
-        for only_here in (True, False):
-            with suppress(*[Exception] * only_here):
-                for file in ("config.json", "model.safetensors", "tokenizer.json"):
-                    path = hf_hub_download(repository, file, local_files_only=only_here)
-                return Path(path).parent
+        return _fetched(repository)
     except Exception as error:  # a network has many ways to fail
         raise FileNotFoundError(
-            f"{folder_or_name} could not be fetched from {repository}, which needs "
+            f"{name} could not be fetched from {repository}, which needs "
             f"huggingface_hub and a network ({type(error).__name__}). Name a folder; {LAYOUT}"
         ) from None
 
 
-def _table(path: Path) -> dict[str, Any]:
-    content = read_json(path)
-    require(path.name, content, lambda x: isinstance(x, dict), "a table")
-    return content
+def _fetched(repository: str) -> Path:
+    """The folder of a published model in Hugging Face's cache, into which it is fetched."""
+    import huggingface_hub as hub
 
-
-# -------------------------------------------------------------------------------- tokenizer.json
-
-# How GPT-2's files show the byte of each id: as itself where it prints, else as a letter beyond.
-LETTERS = [chr(x if i < 188 else 68 + i) for i, x in enumerate(GPT2_BYTE_ORDER)]
-LETTER_OF = dict(zip(GPT2_BYTE_ORDER, LETTERS, strict=True))
-BYTE_OF = dict(zip(LETTERS, GPT2_BYTE_ORDER, strict=True))
-# Text is cut by GPT-2's pattern, and nothing else is done to it.
-CUT = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-
-
-def _to_tokenizers(tokenizer: BytePairTokenizer) -> dict[str, Any]:
-    """What tokenizer.json holds, for the library `tokenizers`."""
-    require("pattern", tokenizer.pattern, GPT2_PATTERN.__eq__, "GPT-2's")
-    special = tokenizer.special_tokens
-    ordinary = map(tokenizer.token_bytes, range(tokenizer.vocab_size - len(special)))
-    shown = ["".join(map(LETTER_OF.get, token)) for token in ordinary]
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    flags["special"] = True
-    added = [{"id": id, "content": token} | flags for token, id in special.items()]
-    cut = CUT | {"trim_offsets": True}
-    model = {"type": "BPE", "vocab": {token: id for id, token in enumerate(shown)}}
-    model["merges"] = [[shown[left], shown[right]] for left, right in tokenizer.merges]
-    content = {"version": "1.0", "added_tokens": added, "model": model}
-    return content | {"pre_tokenizer": cut, "decoder": cut}
-
-
-def _from_tokenizers(path: Path) -> BytePairTokenizer:
-    content = _table(path)
-    try:
-        model, cut = content["model"], {"use_regex": True, **content["pre_tokenizer"]}
-        done = [model.get("type", "BPE"), content.get("normalizer"), cut | CUT == cut]
-        require("type, normalizer, cut", done, ["BPE", None, True].__eq__, "GPT-2's")
-        added = sorted(
-            (each["id"], each["content"]) for each in content["added_tokens"]
-        )
-        names = {name for _, name in added}
-        ids = {token: id for token, id in model["vocab"].items() if token not in names}
-        tokens = sorted(ids, key=ids.get)
-        every = [*map(ids.get, tokens), *(id for id, _ in added)]
-        merges = [x.split(" ") if type(x) is str else x for x in model["merges"]]
-        if [*map("".join, merges)] != tokens[256:] or every != [*range(len(every))]:
-            raise ValueError("ids are not bytes, merges and special tokens, in order")
-        return BytePairTokenizer(
-            [(ids[left], ids[right]) for left, right in merges],
-            special_tokens=[name for _, name in added],
-            byte_order=bytes(BYTE_OF[token] for token in tokens[:256]),
-        )
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is not a byte-level BPE tokenizer of GPT-2's kind ({error!r:.500}); "
-            "pretrained.load_model reads the model without it"
-        ) from None
+    names = ("config.json", "model.safetensors", "tokenizer.json")
+    with suppress(Exception):
+        paths = [
+            hub.hf_hub_download(repository, n, local_files_only=True) for n in names
+        ]
+        return Path(paths[0]).parent
+    # Asked once: a download tries again and again for half a minute where there is no network.
+    hub.get_hf_file_metadata(hub.hf_hub_url(repository, names[0]), timeout=10)
+    paths = [hub.hf_hub_download(repository, n, local_files_only=False) for n in names]
+    return Path(paths[0]).parent

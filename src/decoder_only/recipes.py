@@ -10,6 +10,7 @@
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -166,7 +167,7 @@ def chosen(
         data = {"file": str(text)}
     else:
         n_train = recipe.data["n_train"] if n_stories is None else n_stories
-        require("stories", n_train, lambda n: n > 0, "above 0")
+        require("stories", n_train, lambda n: 0 < n <= 10**9, "above 0, 10^9 at most")
         n_validation = min(recipe.data["n_validation"], n_train)
         data = {"language": language or recipe.data["language"]}
         data |= {"n_train": n_train, "n_validation": n_validation}
@@ -204,6 +205,12 @@ def stored(
         raise ValueError(
             f"{run} was not begun by `decoder-only train`: {checkpoint.CONFIG} does not tell data "
             "and training, so there is nothing to go on with"
+        )
+    file = Path(config["data"].get("file", "shakespeare"))
+    if text is None and str(file) != "shakespeare" and not file.exists():
+        raise FileNotFoundError(
+            f"{file} does not exist (looked in {Path.cwd()}); say where the run's text lies now: "
+            f"decoder-only train --resume {shlex.quote(str(run))} --text FILE"
         )
     # Before anything is opened that config.json names: it is what the states were saved with.
     state = checkpoint.latest_state(run)
@@ -285,7 +292,7 @@ def _text(
     parts = split_text(tiny_shakespeare() if by_name else read_text(path))
     if tokenizer is None:
         if progress:
-            print(f"Learning a vocabulary from {path} …", file=sys.stderr)
+            print("Learning a vocabulary from the text …", file=sys.stderr)
         n_least = recipe.model["context_length"]
         tokenizer, remark = _vocabulary([parts[0]], recipe, n_least)
     corpora = (text_corpus(part, tokenizer) for part in parts)

@@ -99,7 +99,9 @@ class TrainConfig:
     """
 
     steps: Count = 1000
-    batch_size: Count = 32
+    batch_size: Annotated[
+        int, Rule(lambda x: 0 < x <= 2**20, "above 0, 2^20 at most")
+    ] = 32
     accumulation: Count = 1
     loss_slices: Count = 1
     recompute: bool = False

@@ -15,12 +15,16 @@ Each command is a function in a file of its own, which is loaded when it is aske
 parameters are the options, and its docstring is their help. Chapter 9.
 """
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
-from decoder_only import __version__
+from decoder_only.cli.words import plain
 
 __all__ = ["COMMANDS", "main"]
 
@@ -48,36 +52,74 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words behind `decoder-only`; those of the command line by default.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    with _interruptible(is_last=arguments is None) as came:
+        try:
+            status = _run(*(words or ["--help"]))
+            sys.stdout.flush()
+            return status
+        except BrokenPipeError:  # whoever read, such as `head`, has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        except BaseException as error:
+            # Where it strikes within an import, an interruption may come as any error.
+            if came or isinstance(error, KeyboardInterrupt):
+                print("\ndecoder-only: interrupted", file=sys.stderr)
+                return 128 + (came or [signal.SIGINT])[0]
+            if not isinstance(error, _SAID):
+                raise
+            print(f"decoder-only: {_explained(error)}", file=sys.stderr)
+            return 1
+
+
+_SAID = (ValueError, OSError, FloatingPointError, ImportError, MemoryError)
+_SAID += (RuntimeError,)
+
+
+def _explained(error: BaseException) -> str:
+    if not isinstance(error, MemoryError | RuntimeError):
+        return plain(error)
+    said = str(error).partition("\n")[0] or type(error).__name__
+    # Only a GPU's own memory has an exception of its own, and that is a RuntimeError too.
+    little = isinstance(error, MemoryError) or any(
+        word in said.lower() for word in ("memory", "alloc", "overflow")
+    )
+    return plain(said) + (_MEMORY if little else "")
+
+
+@contextlib.contextmanager
+def _interruptible(*, is_last: bool) -> Iterator[list[int]]:
+    """Let Ctrl-C, SIGTERM and SIGHUP end what runs within as an exception does: it tidies up.
+
+    Warnings are said in one line meanwhile, as errors are.
+
+    Args:
+        is_last: nothing comes behind but the interpreter's end, which Ctrl-C shall not disturb.
+
+    Yields:
+        The signals that came.
+    """
+    came, before, form = [], {}, warnings.formatwarning
+
+    def interrupt(number: int, frame: object) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    warnings.formatwarning = lambda message, *_, **__: (
+        f"decoder-only: {plain(message)}\n"
+    )
+    # torchrun counts on its processes to end at once, wherever they are.
+    names = ("SIGINT",) if "RANK" in os.environ else ("SIGINT", "SIGTERM", "SIGHUP")
+    for name in names if threading.current_thread() is threading.main_thread() else ():
+        number = getattr(signal, name, None)  # Windows knows no SIGHUP
+        if number and signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` asks
+            before[number] = signal.signal(number, interrupt)
     try:
-        status = _run(*(words or ["--help"]))
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:  # whoever read, such as `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except (ValueError, OSError, FloatingPointError, ImportError) as error:
-        print(f"decoder-only: {_in_one_line(error)}", file=sys.stderr)
-    except (MemoryError, RuntimeError) as error:
-        said = str(error).partition("\n")[0] or type(error).__name__
-        # Only a GPU's own memory has an exception of its own, and that is a RuntimeError too.
-        little = isinstance(error, MemoryError) or any(
-            word in said.lower() for word in ("memory", "alloc", "overflow")
-        )
-        print(
-            f"decoder-only: {_in_one_line(said)}{_MEMORY if little else ''}",
-            file=sys.stderr,
-        )
-    except KeyboardInterrupt:
-        print("\ndecoder-only: interrupted", file=sys.stderr)
-        return 130
-    return 1
-
-
-def _in_one_line(said: object) -> str:
-    """A message that no file, whatever it says, can use to write to the terminal at will."""
-    text = str(said)
-    text = text if len(text) < 1000 else f"{text[:900]} … {text[-80:]}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        yield came
+    finally:
+        warnings.formatwarning = form
+        for number, handler in before.items():
+            ends = is_last and number == signal.SIGINT
+            signal.signal(number, signal.SIG_IGN if ends else handler)
 
 
 def _run(name: str, *words: str) -> int:
@@ -89,6 +131,8 @@ def _run(name: str, *words: str) -> int:
         print(f"\nFor instance:\n\n{examples}\n")
         print("`decoder-only COMMAND --help` explains its options.")
     elif name == "--version":
+        from decoder_only import __version__
+
         print(f"decoder-only {__version__}")
     elif name not in COMMANDS:
         print(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from decoder_only import pretrained
 from decoder_only.cli.options import Flag, option
-from decoder_only.cli.words import command
+from decoder_only.cli.words import command, plain
 from decoder_only.engine import checkpoint
 
 
@@ -24,7 +24,7 @@ def export(
     """
     saved = checkpoint.load(run)
     pretrained.export(saved.model, saved.tokenizer, out, overwrite=overwrite)
-    print(f"The model is in {out}. Python opens it by transformers:")
+    print(f"The model is in {plain(out)}. Python opens it by transformers:")
     print(f"  AutoModelForCausalLM.from_pretrained({str(out)!r})")
     print("and so does this command:")
     data = saved.config.get("data", {})

@@ -1,5 +1,6 @@
 """The command `info`."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -59,6 +60,7 @@ def _count(name: str) -> None:
 
 def _described(name: str) -> tuple[GPTConfig, Mapping[str, object]]:
     """The settings of a model, and what a recipe or a run tells of its training."""
+    name = presets.ALIASES.get(name, name)
     if name in presets.PRESETS:
         return presets.PRESETS[name], {}
     if name in RECIPES:
@@ -72,7 +74,7 @@ def _described(name: str) -> tuple[GPTConfig, Mapping[str, object]]:
             f"{', '.join([*presets.PRESETS, *RECIPES])}"
         )
     if any(Path(name).glob("model*.safetensors*")):
-        return pretrained.load(name)[0].config, {}
+        return pretrained.read_config(name), {}
     saved = checkpoint.read_config(name)
     return GPTConfig(**saved["model"]), saved
 
@@ -99,7 +101,10 @@ def _show_run(run: Path, details: Mapping[str, object], length: int, n: int) -> 
     text = Path(data.get("file", data["kind"])).name
     records, rows = log.read_log(run), training["batch_size"]
     taken = max((r["step"] for r in records if "loss" in r), default=0)
-    tokens, steps = taken * rows * length, f"{taken:,} of {training['steps']:,} steps"
+    # A training that went on may have been given more steps than it was begun with.
+    now = json.loads(checkpoint.latest_notes(run).get("training", "{}"))
+    wanted = now.get("steps", training["steps"])
+    tokens, steps = taken * rows * length, f"{taken:,} of {wanted:,} steps"
     said = f"{short(tokens)} tokens of {text}, {tokens / n:,.3g} for each parameter"
     line("Run", said, f"{steps} of {rows} x {length:,}")
     for last in [r for r in records if "validation_loss" in r][-1:]:

@@ -1,5 +1,6 @@
 """The command `plan`."""
 
+import difflib
 import math
 import re
 import shlex
@@ -50,7 +51,13 @@ def plan(
     """
     device = known_device(gpu)
     if device is None:
-        raise ValueError(f"--gpu {gpu} is unknown; choose one of {', '.join(DEVICES)}")
+        meant = difflib.get_close_matches(gpu.upper(), DEVICES, n=1)
+        said = (
+            f"is unknown; did you mean {meant[0]!r}? Choose"
+            if meant
+            else "is unknown; choose"
+        )
+        raise ValueError(f"--gpu {gpu} {said} one of {', '.join(DEVICES)}")
     budget = {"hours": hours, "flops": _amount("flops", flops)}
     wished = {"parameters": _amount("params", params)}
     wished |= {"tokens": _amount("tokens", tokens)}

@@ -7,6 +7,7 @@ from matplotlib import pyplot
 from tyro.conf import Positional
 
 from decoder_only.cli.options import option
+from decoder_only.cli.words import plain
 from decoder_only.engine import log
 from decoder_only.engine.checkpoint import read_config
 from decoder_only.engine.files import reading
@@ -29,7 +30,7 @@ def plot(
     curves, norms, floors = {}, {}, set()
     for run in runs:
         is_alone = sum(other.name == run.name for other in runs) == 1
-        name = run.name if is_alone else str(run)
+        name = _label(run.name if is_alone else str(run))
         with reading(run):
             read_config(run)  # refuses what is not a run
             records = log.read_log(run)
@@ -57,7 +58,14 @@ def plot(
     plots.loss_curves(curves, faint=faint, floor=floor, ax=above).set_xlabel("")
     out = out if out.suffix else out.with_name(f"{out.name}.png")
     figure.savefig(out)
-    print(f"The figure is in {out}")
+    print(f"The figure is in {plain(out)}")
+
+
+def _label(name: str) -> str:
+    """A name as Matplotlib shows it: what begins with "_" has no place in a legend there, and what
+    stands between dollars is a formula."""
+    name = f"./{name}" if name.startswith("_") else name
+    return plain(name).replace("$", r"\$")
 
 
 def _column(records: list[dict], name: str) -> tuple[list[int], list[float]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional
 
 from decoder_only.cli.options import Flag, option
-from decoder_only.cli.words import command
+from decoder_only.cli.words import command, plain
 from decoder_only.data import tiny_shakespeare
 from decoder_only.engine import checkpoint, tokens
 from decoder_only.tokenization import BytePairTokenizer
@@ -29,8 +29,8 @@ def prepare(
         source: UTF-8 files; or one folder, whose .txt and .md files are taken; or `-` for
             standard input; or `shakespeare`.
         out: Folder for the tokens, new or empty.
-        tokenizer: `gpt2`; or a vocabulary size, to be learned from the text; or a run's folder,
-            for its own.
+        tokenizer: `gpt2`; or a vocabulary size, to be learned from the text; or the folder of a
+            run or a model, for its own.
         train_share: How much of each text is to train on; its end is held out.
         overwrite: Take the place of tokens that are in the folder already.
         quiet: Do not show how far it is.
@@ -50,7 +50,7 @@ def prepare(
         print(
             f"{name:10}  {corpus.n_targets:,} tokens of {each}, {share:.1%} of the text"
         )
-    print(f"\nThe tokens are in {out}. Learn from them:")
+    print(f"\nThe tokens are in {plain(out)}. Learn from them:")
     print(command("train", "--text", out))
 
 

@@ -11,8 +11,10 @@ from decoder_only import generation, pretrained, recipes
 from decoder_only.cli.options import Device, Flag, option
 from decoder_only.cli.words import show, visible
 from decoder_only.engine import checkpoint
+from decoder_only.engine.checks import require
 from decoder_only.engine.hardware import choose_device, has_native_bfloat16
 from decoder_only.model import GPT
+from decoder_only.presets import ALIASES
 from decoder_only.stories import Explanation
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -37,7 +39,8 @@ def sample(
 
     Args:
         run: Folder of the run, as `train` printed it, or one that `export` made, or `gpt2-small`.
-        prompt: What the texts begin with.
+        prompt: What the texts begin with. Its last word is spelled anew: the model chooses the
+            tokens for it, and may go beyond its end ("text" becomes "texts").
         count: Number of texts.
         max_new_tokens: Length at most; a text may end by itself before.
         temperature: Below 1 more cautious, 0 always the likeliest token.
@@ -51,6 +54,9 @@ def sample(
         stream: Print a single text while it is written, as a terminal gets it in any case.
         raw: Print the texts as they are, whatever they would do to a terminal.
     """
+    # Whatever cannot work comes before minutes of loading or of silence.
+    require("count", count, lambda n: 0 < n <= 10**5, "above 0, 10^5 at most")
+    require("seed", seed, lambda n: -(2**63) <= n < 2**64, "from -2^63 to below 2^64")
     place = choose_device(device)
     model, tokenizer, data = _opened(run, place)
     if has_native_bfloat16(place):  # half as much to read at each step
@@ -95,7 +101,8 @@ def _opened(
     run: Path, device: torch.device
 ) -> tuple[GPT, BytePairTokenizer, dict[str, object]]:
     """The model of a run, of an exported folder, or of the field, and what it was trained on."""
-    if any(run.glob("model*.safetensors*")) or str(run) in pretrained.PUBLISHED:
+    name = ALIASES.get(str(run), str(run))
+    if any(run.glob("model*.safetensors*")) or name in pretrained.PUBLISHED:
         model, tokenizer = pretrained.load(run, device=device)
         if tokenizer is None:
             raise ValueError(

@@ -9,7 +9,7 @@ import torch
 from decoder_only import recipes
 from decoder_only import training as loop
 from decoder_only.cli.options import Device, Flag, option, settings
-from decoder_only.cli.words import command, shape, show
+from decoder_only.cli.words import command, plain, shape, show
 from decoder_only.config import GPTConfig
 from decoder_only.engine import checkpoint
 from decoder_only.engine.checks import require
@@ -68,7 +68,7 @@ def train(
         model: The shape of the model; what is not given is as the recipe has it.
         training: How it is trained; what is not given is as the recipe has it.
     """
-    require("samples", samples, lambda n: n >= 0, "0 or more")
+    require("samples", samples, lambda n: 0 <= n <= 10**5, "0 or more, 10^5 at most")
     place = choose_device(device)
     keep_freed_memory()
     with process_group(place.type) as process, ExitStack() as stack:
@@ -103,7 +103,7 @@ def train(
             times = f"{process.n_ranks} times " if process.n_ranks > 1 else ""
             print(f"Device   {times}{describe(place)}")
             _introduce(material, built)
-            print(f"Run      {folder}", flush=True)
+            print(f"Run      {plain(folder)}", flush=True)
         history = loop.train(
             built if strategy == "fsdp" else built.to(place),
             material.train,
@@ -125,7 +125,7 @@ def train(
     if samples:
         saved = checkpoint.load(folder, device=place)
         _show_some(saved, judge, samples, config.seed)
-    print(f"\nThe run is in {folder}. Let it write more:")
+    print(f"\nThe run is in {plain(folder)}. Let it write more:")
     print(command("sample", "--run", folder, *(["--prompt", PROMPT] if judge else [])))
     return 0
 

@@ -5,9 +5,16 @@ import shlex
 import textwrap
 
 
+def plain(said: object) -> str:
+    """A name or a message in one line, which no file can use to steer the terminal."""
+    text = str(said)
+    text = text if len(text) < 1000 else f"{text[:900]} … {text[-80:]}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def command(*words: object) -> str:
     """A command to paste, whatever its words are made of."""
-    return "  " + shlex.join(["decoder-only", *map(str, words)])
+    return "  " + plain(shlex.join(["decoder-only", *map(str, words)]))
 
 
 def visible(text: str) -> str:
@@ -23,15 +30,15 @@ def show(text: str, verdict: object = "") -> None:
     for each in visible(text).splitlines():
         print(textwrap.fill(each, 88, initial_indent="  ", subsequent_indent="  "))
     if verdict:
-        print(textwrap.indent(str(verdict), "    "))
+        print(textwrap.indent(visible(str(verdict)), "    "))
     print()
 
 
 def line(name: str, said: str, *notes: str) -> None:
     """A row of a table, and below it what it rests on."""
-    print(f"{name:10} {said}")
+    print(f"{name:10} {plain(said)}")
     for note in notes:
-        print(textwrap.indent(textwrap.fill(note, 75), " " * 13))
+        print(textwrap.indent(textwrap.fill(plain(note), 75), " " * 13))
 
 
 def shape(config: object) -> str:

@@ -45,7 +45,12 @@ from decoder_only.engine.files import (
 )
 from decoder_only.engine.log import LOG
 from decoder_only.engine.provenance import provenance
-from decoder_only.engine.tensors import SavedTensors, read_tensors, write_tensors
+from decoder_only.engine.tensors import (
+    SavedTensors,
+    read_notes,
+    read_tensors,
+    write_tensors,
+)
 from decoder_only.model import GPT
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -156,10 +161,11 @@ def new_folder(parent: AnyPath, name: str) -> Path:
 
 def _ours(folder: Path) -> list[str]:
     """A run may hold anything beside what is written here: all of it is the run's."""
-    return os.listdir(folder) if _is_run(folder) else []
+    return os.listdir(folder) if is_run(folder) else []
 
 
-def _is_run(folder: Path) -> bool:
+def is_run(folder: AnyPath) -> bool:
+    """Whether a folder holds a run, finished or not."""
     try:
         return bool(read_config(folder))
     except (OSError, ValueError):
@@ -183,7 +189,7 @@ def read_config(folder: AnyPath) -> dict[str, object]:
         raise ValueError(
             f"{error}; put a copy in its place, or delete {folder} and train again"
         ) from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if config.get("format") != FORMAT:
         raise FileNotFoundError(f"{nothing} ({path} is of another program)")
     for part in ("model", "training", "data"):
         if not isinstance(config.get(part, {}), dict):
@@ -305,7 +311,7 @@ def save_state(
                 for leftover in {*folder.glob(".*.part")} - {aside}:
                     _remove(leftover)
                 if (folder / LOG).exists():
-                    with (folder / LOG).open("rb") as log:
+                    with files.open_file(folder / LOG) as log:
                         os.fsync(log.fileno())
                 if is_last and not is_sharded:
                     own = {n: x for n, x in tensors.items() if n.startswith("model.")}
@@ -342,7 +348,7 @@ def state_path(folder: AnyPath, step: int, process: Process = ALONE) -> Path:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
@@ -408,6 +414,16 @@ def latest_state(folder: AnyPath) -> State | None:
             "training begins anew"
         )
     return None
+
+
+def latest_notes(folder: AnyPath) -> dict[str, str]:
+    """What was noted beside the newest state that can be read; it is held against no checksum."""
+    for path in reversed(_states(Path(folder))):
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # damaged, or superseded meanwhile
+            return read_notes(path)
+    return {}
 
 
 def _states(folder: Path) -> list[Path]:

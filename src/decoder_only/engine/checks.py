@@ -8,12 +8,18 @@ annotations what each field allows, and `check_fields` reads it there:
     optimizer: Literal["adamw", "muon"]
 """
 
+import reprlib
 import typing
 from collections.abc import Callable, Sequence
 from math import isfinite
 from numbers import Number
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple
+
+# Looks at the beginning of a long list, and not at all of it.
+_shortened = reprlib.Repr()
+_shortened.maxlevel = _shortened.maxdict = _shortened.maxlist = _shortened.maxtuple = 20
+_shortened.maxstring = _shortened.maxlong = _shortened.maxother = 200
 
 
 def require(name: str, value: Any, holds: Callable[[Any], bool], wanted: str) -> None:
@@ -33,7 +39,8 @@ def require(name: str, value: Any, holds: Callable[[Any], bool], wanted: str) ->
     except (TypeError, ValueError, ArithmeticError):
         fine = False
     if not fine:
-        raise ValueError(f"{name}={value!r:.200} cannot work: it must be {wanted}")
+        said = _shortened.repr(value)
+        raise ValueError(f"{name}={said:.200} cannot work: it must be {wanted}")
 
 
 class Rule(NamedTuple):

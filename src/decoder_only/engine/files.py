@@ -6,9 +6,11 @@ Chapter 9.
 """
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +21,31 @@ AnyPath = str | os.PathLike[str]
 _LARGEST_JSON = 2**25
 _OF_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _OF_VALUES += (RecursionError,)
+
+
+def open_file(path: Path, mode: str = "rb") -> BinaryIO:
+    """Open a file that may lie in a stranger's folder.
+
+    A pipe or a device could keep its reader for ever, so it is not opened at all. Nothing is
+    written through a link: behind it lies a file that belongs elsewhere.
+
+    Args:
+        path: the file.
+        mode: "rb" or "ab".
+
+    Raises:
+        FileNotFoundError: it is to be read, and not there.
+        ValueError: something else than a file has its name.
+    """
+    is_read = mode == "rb"
+    if is_read or os.path.lexists(path):
+        found = os.stat(path, follow_symlinks=is_read)
+        if not stat.S_ISREG(found.st_mode):
+            wanted = (
+                "and no folder, pipe or device" if is_read else "and no link; delete it"
+            )
+            raise ValueError(f"{path} is damaged: it must be a file, {wanted}")
+    return path.open(mode)
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
@@ -32,7 +59,8 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) 
     """
     aside = path.with_name(f".{path.name}.part")
     try:
-        with aside.open("wb") as file:
+        aside.unlink(missing_ok=True)  # whatever it is: of a process that was killed
+        with aside.open("xb") as file:
             file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
@@ -56,7 +84,7 @@ def sync_folder(folder: Path) -> None:
 
 def sha256_of_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, read in pieces."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -107,7 +135,7 @@ def locked(folder: Path) -> Iterator[None]:
         OSError: another process has it, or the folder cannot be written.
     """
     with explained(folder):
-        file = (folder / LOCK).open("ab")
+        file = open_file(folder / LOCK, "ab")
     with file:
         try:
             _lock(file)
@@ -162,24 +190,38 @@ def reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file holds. It may come from a stranger: nothing is read for ever.
+def read_json(path: Path) -> dict[str, Any]:
+    """The table that a JSON file holds. It may come from a stranger: nothing is read for ever.
 
     Raises:
         FileNotFoundError: there is no such file, or it is a folder, a device or a pipe.
-        ValueError: it is no JSON, or has more than 32 MB.
+        ValueError: it is no JSON, or no table, or has more than 32 MB.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    with path.open("rb") as file:
+    with open_file(path) as file:
         content = file.read(_LARGEST_JSON + 1)
     try:
         if len(content) > _LARGEST_JSON:
             raise ValueError("it is larger than 32 MB")
-        return json.loads(content)
+        found = _parsed(content)
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__}, and must be a table")
+        return found
     except RecursionError:
         raise ValueError(f"{path} is damaged: its lists are nested too deep") from None
     except ValueError as error:
         raise ValueError(
             f"{path} is no JSON file, or a damaged or truncated one: {error}"
         ) from None
+
+
+def _parsed(content: bytes) -> Any:
+    """JSON, read without collecting garbage, of which it makes none but much to look through."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return json.loads(content)
+    finally:
+        if was_enabled:
+            gc.enable()

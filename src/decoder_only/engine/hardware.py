@@ -217,4 +217,6 @@ def describe(device: torch.device) -> str:
         return f"{properties.name} ({properties.total_memory / 2**30:.0f} GiB, {number_format})"
     if device.type == "mps":
         return f"Apple GPU ({platform.machine()}, float32)"
-    return f"CPU ({platform.machine()}, {torch.get_num_threads()} threads, float32)"
+    n_threads = torch.get_num_threads()
+    threads = f"{n_threads} thread{'s' * (n_threads > 1)}"
+    return f"CPU ({platform.machine()}, {threads}, float32)"

@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from decoder_only.engine.files import AnyPath, write_atomically
+from decoder_only.engine.files import AnyPath, explained, open_file, write_atomically
 
 LOG = "log.jsonl"
+_LARGEST = 2**28  # bytes: two million steps
 
 
 def read_log(folder: AnyPath) -> list[dict[str, object]]:
@@ -22,6 +23,7 @@ def read_log(folder: AnyPath) -> list[dict[str, object]]:
 
     Raises:
         OSError: it cannot be read.
+        ValueError: it is a pipe or a device, or too large.
     """
     records, damaged = _parse(_log_lines(folder))
     if damaged:
@@ -35,6 +37,7 @@ def read_log(folder: AnyPath) -> list[dict[str, object]]:
 def cut_log(folder: AnyPath, *, step: int) -> None:
     """Take back what the log says of later steps.
 
+    The log is then a file of this folder, whatever it was: no other name and no link leads to it.
     Damaged lines are moved to a file beside it, with a warning.
     """
     path, lines = Path(folder) / LOG, _log_lines(folder)
@@ -48,7 +51,7 @@ def cut_log(folder: AnyPath, *, step: int) -> None:
         )
     kept = [record for record in records if record["step"] <= step]
     content = "".join(json.dumps(record) + "\n" for record in kept).encode()
-    if content != b"".join(lines):
+    with explained(path.parent):
         write_atomically(path, content)
 
 
@@ -60,8 +63,8 @@ def append_log(folder: AnyPath, *records: Mapping[str, object]) -> None:
     """
     path = Path(folder) / LOG
     try:
-        with path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(record) + "\n" for record in records)
+        with open_file(path, "ab") as file:
+            file.writelines(json.dumps(record).encode() + b"\n" for record in records)
     except OSError as error:
         raise OSError(
             f"cannot write {path}: {error.strerror or error}; make room, and go on from the last "
@@ -71,7 +74,13 @@ def append_log(folder: AnyPath, *records: Mapping[str, object]) -> None:
 
 def _log_lines(folder: AnyPath) -> list[bytes]:
     path = Path(folder) / LOG
-    return path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    if not path.exists():
+        return []
+    with open_file(path) as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError(f"{path} has more than {_LARGEST:,} bytes; move it elsewhere")
+    return content.splitlines(keepends=True)
 
 
 def _parse(lines: list[bytes]) -> tuple[list[dict[str, object]], list[bytes]]:

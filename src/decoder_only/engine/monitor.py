@@ -174,6 +174,8 @@ class Monitor:
 
     def __post_init__(self) -> None:
         self.last_save = "no state was saved"
+        if self.board is not None and self.board.is_symlink():
+            raise ValueError(f"{self.board} is a link; nothing is written through one")
         self._board = None if self.board is None else summary_writer()(self.board)
         self._unread: list[tuple[Any, float]] = []
         self._looked = time.perf_counter()

@@ -19,10 +19,10 @@ from itertools import chain
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from decoder_only.engine.files import AnyPath, write_atomically
+from decoder_only.engine.files import AnyPath, open_file, write_atomically
 
 # Of a tensor in files: one on the meta device of its shape and number format, its name there, and
 # its parts in order: the first row, the number of rows, and the file.
@@ -160,8 +160,25 @@ def read_tensors(path: AnyPath) -> tuple[SavedTensors, dict[str, str]]:
     return SavedTensors(found), common
 
 
+def read_notes(path: AnyPath) -> dict[str, str]:
+    """The notes of such a file or folder alone, as they stand there.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: it is damaged.
+    """
+    path = Path(path)
+    path = min(path.glob("*.safetensors"), default=path) if path.is_dir() else path
+    open_file(path).close()
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
 def _check_sum(path: Path) -> None:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         head = file.read(8)
         head += file.read(min(int.from_bytes(head, "little"), _LARGEST_HEADER))
         said = _DIGEST.search(head, 8)

@@ -113,7 +113,7 @@ def prepare(
         source: a file; a folder, whose .txt and .md files are taken at any depth and in the order
             of their paths; several files; or an open stream, whose text is kept beside the folder
             meanwhile, since its end is known only at the end. All text is UTF-8.
-        folder: new or empty; its parents are made.
+        folder: new or empty, or a link to one; its parents are made.
         tokenizer: a tokenizer, or "gpt2", or the size of a vocabulary, which is then learned from
             the first ten megabytes of the training text, and is smaller where they cannot fill it.
         train_share: share of each text, in bytes, to train on.
@@ -126,8 +126,8 @@ def prepare(
         ValueError: text that is not UTF-8, too little text, a device or a pipe instead of a file, a
             tokenizer without an end-of-text token or with a pattern of its own, a share that cannot
             be.
-        OSError: a text cannot be read, or the folder not be written, or another process is making
-            it. Nothing was changed then.
+        OSError: a text cannot be read, or the folder not be written or replaced (another disk is
+            mounted there), or another process is making it. Nothing was changed then.
     """
     require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
     if tokenizer == "gpt2":
@@ -135,11 +135,13 @@ def prepare(
     if isinstance(tokenizer, BytePairTokenizer):
         wanted = f"one with GPT-2's pattern and the special token {END_OF_TEXT}"
         require("tokenizer", tokenizer, _fits, wanted)
-    texts, folder = _texts(source), Path(folder)
+    folder, texts = _replaceable(folder), _texts(source)
     files.check_free(folder, "prepared data", _ours, overwrite=overwrite)
     aside = folder.with_name(f".{folder.name}.unfinished")
     new, old = aside / "new", folder.with_name(f".{folder.name}.old")
     try:
+        for path in filter(Path.is_symlink, (aside, old)):
+            path.unlink()  # nothing is written elsewhere
         aside.mkdir(parents=True, exist_ok=True)
         with files.locked(aside):
             try:
@@ -174,6 +176,17 @@ def prepare(
         named = f" ({error.filename})" if error.filename else "; make room there"
         raise OSError(f"{said}{named}, or choose another folder") from error
     return open_tokens(folder, verify=False)
+
+
+def _replaceable(folder: str | Path) -> Path:
+    """The folder itself, behind a link, if another can take its place."""
+    folder = Path(folder).resolve()
+    if folder == Path.cwd() or os.path.ismount(folder):
+        raise OSError(
+            f"{folder} cannot be replaced as a whole, being where a disk is mounted, or where this "
+            f"runs; choose a folder in it, such as {folder / 'tokens'}"
+        )
+    return folder
 
 
 def _fits(tokenizer: BytePairTokenizer) -> bool:

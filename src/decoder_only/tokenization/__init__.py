@@ -15,9 +15,9 @@ Models are Unsupervised Multitask Learners" (bytes, and the pattern that cuts te
 seed documents T (pairs of characters) and N (bytes). Chapter 1 of the book builds it.
 """
 
-from .merges import apply_merges, count_pairs, learn_merges, spell
+from .merges import GPT2_BYTE_ORDER, apply_merges, count_pairs, learn_merges, spell
 from .pretokens import GPT2_PATTERN, count_pretokens, pretokenize
-from .tokenizer import GPT2_BYTE_ORDER, BytePairTokenizer, gpt2_tokenizer
+from .tokenizer import BytePairTokenizer, gpt2_tokenizer
 
 __all__ = [
     "GPT2_BYTE_ORDER",

@@ -24,6 +24,12 @@ from heapq import heapify, heappop, heappush
 BYTE_ORDER = bytes(range(256))
 """The order in which this package numbers the bytes: byte i has id i."""
 
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+GPT2_BYTE_ORDER = bytes(
+    _PRINTABLE + [byte for byte in range(256) if byte not in _PRINTABLE]
+)
+"""GPT-2 numbers the bytes that print first: entry i is the byte whose id is i."""
+
 
 def spell(word: str, byte_order: bytes = BYTE_ORDER) -> str:
     """Write a word in byte tokens: one character chr(id) for each byte of its UTF-8 form.

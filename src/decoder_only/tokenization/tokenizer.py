@@ -6,6 +6,7 @@ Chapter 1.
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -18,20 +19,17 @@ import tiktoken
 from decoder_only.engine.checks import require
 from decoder_only.engine.files import read_json, write_atomically
 
-from .merges import BYTE_ORDER, apply_merges, learn_merges, spell
+from .exchange import from_tokenizers
+from .merges import BYTE_ORDER, GPT2_BYTE_ORDER, apply_merges, learn_merges, spell
 from .pretokens import GPT2_PATTERN, count_pretokens, pretokenize
-
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-GPT2_BYTE_ORDER = bytes(
-    _PRINTABLE + [byte for byte in range(256) if byte not in _PRINTABLE]
-)
-"""GPT-2 numbers the bytes that print first: entry i is the byte whose id is i."""
 
 END_OF_TEXT = "<|endoftext|>"
 """The special token before which a text ends, and behind which the next one begins."""
 
 _HEADER = {"format": "decoder-only byte-pair tokenizer", "version": 1}
 _CACHED_WORDS = 2**16
+_LONGEST_LEARNED = 2**9
+"""Bytes of a token that training finds; a longer word is learned from in pieces."""
 _MOST_WORK = 2**26
 """What the squares of the lengths of all tokens, in bytes, may sum to.
 
@@ -162,7 +160,12 @@ class BytePairTokenizer:
             raise ValueError(
                 "there is no text to train on: the text, or each document, is empty"
             )
-        words = {spell(word, byte_order): count for word, count in counts.items()}
+        words: Counter[str] = Counter()
+        for word, count in counts.items():
+            spelled = spell(word, byte_order)
+            # A line of dashes is one word, however long, and would become one token.
+            for first in range(0, len(spelled), _LONGEST_LEARNED):
+                words[spelled[first : first + _LONGEST_LEARNED]] += count
         n_merges = vocab_size - 256 - len(special_tokens)
         merges = learn_merges(words, n_merges)
         if len(merges) < n_merges and not at_most:
@@ -381,13 +384,13 @@ class BytePairTokenizer:
     def load(
         cls, path: str | os.PathLike[str], *, pattern: str = GPT2_PATTERN
     ) -> "BytePairTokenizer":
-        """Read a tokenizer that `save` wrote.
+        """Read a tokenizer that `save` wrote, or one of GPT-2's kind beside a published model.
 
         The file may come from a stranger: it is refused where reading it, or encoding with it,
         would take more than a moment.
 
         Args:
-            path: the file.
+            path: the file, or the folder of a run or a model, which has it as tokenizer.json.
             pattern: the pattern that the file must hold. A foreign one is not tried, since there
                 are patterns on which a search takes for ever.
 
@@ -397,8 +400,11 @@ class BytePairTokenizer:
                 with another pattern.
         """
         path = Path(path)
+        path = path / "tokenizer.json" if path.is_dir() else path
         content = read_json(path)
-        if not isinstance(content, dict) or {**content, **_HEADER} != content:
+        if "model" in content:
+            return cls._of_the_library(content, path)
+        if {**content, **_HEADER} != content:
             raise ValueError(f"{path} is not a tokenizer file that says {_HEADER}")
         if content.get("pattern") != pattern:
             raise ValueError(
@@ -420,6 +426,16 @@ class BytePairTokenizer:
                 f"{path} is a damaged tokenizer file: its content does not match its checksum"
             )
         return tokenizer
+
+    @classmethod
+    def _of_the_library(cls, content: dict, path: Path) -> "BytePairTokenizer":
+        try:
+            return cls(**from_tokenizers(content))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path} is not a byte-level BPE tokenizer of GPT-2's kind ({error!r:.500}); "
+                "decoder_only.pretrained.load_model reads the model without it"
+            ) from None
 
     def to_tiktoken(self) -> tiktoken.Encoding:
         """The same tokenizer as a `tiktoken.Encoding`: equal ids for every text, in compiled code.

@@ -1,0 +1,76 @@
+"""A vocabulary in the file of the library `tokenizers`, as published models have it beside them.
+
+    {"model": {"type": "BPE", "vocab": {"!": 0, ...}, "merges": [["Ġ", "t"], ...]}, ...}
+
+Chapter 8.
+"""
+
+from typing import Any, Protocol, runtime_checkable
+
+from decoder_only.engine.checks import require
+
+from .merges import GPT2_BYTE_ORDER
+from .pretokens import GPT2_PATTERN
+
+# How GPT-2's files show the byte of each id: as itself where it prints, else as a letter beyond.
+LETTERS = [chr(x if i < 188 else 68 + i) for i, x in enumerate(GPT2_BYTE_ORDER)]
+LETTER_OF = dict(zip(GPT2_BYTE_ORDER, LETTERS, strict=True))
+BYTE_OF = dict(zip(LETTERS, GPT2_BYTE_ORDER, strict=True))
+# Text is cut by GPT-2's pattern, and nothing else is done to it.
+CUT = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+
+
+@runtime_checkable
+class Vocabulary(Protocol):
+    """What this module asks of a tokenizer."""
+
+    pattern: str
+    vocab_size: int
+    merges: list[tuple[int, int]]
+    special_tokens: dict[str, int]
+
+    def token_bytes(self, id: int) -> bytes: ...
+
+
+def to_tokenizers(tokenizer: Vocabulary) -> dict[str, Any]:
+    """What tokenizer.json holds, for the library `tokenizers`.
+
+    Raises:
+        ValueError: the tokenizer has a pattern of its own.
+    """
+    require("pattern", tokenizer.pattern, GPT2_PATTERN.__eq__, "GPT-2's")
+    special = tokenizer.special_tokens
+    ordinary = map(tokenizer.token_bytes, range(tokenizer.vocab_size - len(special)))
+    shown = ["".join(map(LETTER_OF.get, token)) for token in ordinary]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    flags["special"] = True
+    added = [{"id": id, "content": token} | flags for token, id in special.items()]
+    cut = CUT | {"trim_offsets": True}
+    model = {"type": "BPE", "vocab": {token: id for id, token in enumerate(shown)}}
+    model["merges"] = [[shown[left], shown[right]] for left, right in tokenizer.merges]
+    content = {"version": "1.0", "added_tokens": added, "model": model}
+    return content | {"pre_tokenizer": cut, "decoder": cut}
+
+
+def from_tokenizers(content: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `to_tokenizers`: the arguments of `BytePairTokenizer`.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError: it is of another kind.
+    """
+    model, cut = content["model"], {"use_regex": True, **content["pre_tokenizer"]}
+    done = [model.get("type", "BPE"), content.get("normalizer"), cut | CUT == cut]
+    require("type, normalizer, cut", done, ["BPE", None, True].__eq__, "GPT-2's")
+    added = sorted((each["id"], each["content"]) for each in content["added_tokens"])
+    names = {name for _, name in added}
+    ids = {token: id for token, id in model["vocab"].items() if token not in names}
+    tokens = sorted(ids, key=ids.get)
+    every = [*map(ids.get, tokens), *(id for id, _ in added)]
+    merges = [x.split(" ") if type(x) is str else x for x in model["merges"]]
+    if [*map("".join, merges)] != tokens[256:] or every != [*range(len(every))]:
+        raise ValueError("ids are not bytes, merges and special tokens, in order")
+    return {
+        "merges": [(ids[left], ids[right]) for left, right in merges],
+        "special_tokens": [name for _, name in added],
+        "byte_order": bytes(BYTE_OF[token] for token in tokens[:256]),
+    }
