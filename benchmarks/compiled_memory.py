@@ -17,8 +17,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.lm_head import next_token_loss
-from decoder_only.scaling import training_bytes
+from decoder_only.model.counting import training_bytes
+from decoder_only.model.lm_head import next_token_loss
 
 CONFIG = GPTConfig(
     vocab_size=4096, context_length=64, d_model=32, n_layers=2, n_heads=2

@@ -32,7 +32,7 @@ import sys, time, torch
 torch.set_num_threads(1)
 from decoder_only import GPT
 from decoder_only.generation import generate
-from decoder_only.presets import PRESETS
+from decoder_only.model.presets import PRESETS
 
 model = GPT(PRESETS["gpt2-small"], generator=torch.Generator().manual_seed(0)).eval()
 ids = torch.arange(1, int(sys.argv[1]) + 1)[None]
@@ -80,8 +80,8 @@ def main() -> None:
     import transformers
 
     from decoder_only import GPT
-    from decoder_only.presets import PRESETS
-    from decoder_only.pretrained import to_gpt2
+    from decoder_only.hub import to_gpt2
+    from decoder_only.model.presets import PRESETS
 
     config = PRESETS["gpt2-small"]
     ours = GPT(config, generator=torch.Generator().manual_seed(0)).eval()

@@ -252,7 +252,7 @@ def run_chapter(notebook: Path, broken: Broken | None, channel: Any) -> None:
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
 
-    import decoder_only.show.notebook as showing
+    import decoder_only_book.notebook as showing
 
     shown: list[tuple[str, str]] = []
     listing = showing._listing

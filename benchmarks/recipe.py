@@ -24,15 +24,15 @@ import tyro
 from provenance import collect, write_results
 from tables import append, key, read
 
-from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, story_corpora, training_batch
 from decoder_only.generation import write
-from decoder_only.lm_head import bits_per_byte
-from decoder_only.model import GPT
-from decoder_only.optimization import build_optimizers
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train, train_step
+from decoder_only.training.optimizers import build_optimizers
 
 RESULTS = Path(__file__).parent / "results"
 N_SAMPLES, TEMPERATURE = 64, 0.6

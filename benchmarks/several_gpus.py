@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.engine.collectives import Group
-from decoder_only.lm_head import next_token_loss
-from decoder_only.parallelism import (
+from decoder_only.model.lm_head import next_token_loss
+from decoder_only.model.presets import PRESETS
+from decoder_only.variants.parallelism import (
     DataParallel,
     TensorParallel,
     fully_shard,
     tensor_parallel_bytes,
 )
-from decoder_only.presets import PRESETS
+from decoder_only.variants.parallelism.group import Group
 
 WAYS = ("one device", "batch", "state", "matrices", "matrices and positions")
 

@@ -17,7 +17,7 @@ import torch
 import tyro
 
 from decoder_only import recipes
-from decoder_only.lm_head import bits_per_byte
+from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train

@@ -9,7 +9,7 @@
 
 Every run is one row of a table, `EXPERIMENT.csv`; runs that stand there are not made again, so
 that a sweep that was stopped goes on. The models are small enough for a CPU, one thread each, and
-their tables are part of the package (`src/decoder_only/stored/story_sweep`), because chapter 10
+their tables are part of the package (`src/decoder_only_book/stored/story_sweep`), because chapter 10
 reads them. `--size gpu` takes larger ones, of the same recipe, and writes to `results/sweep-gpu`.
 """
 
@@ -30,14 +30,14 @@ import tyro
 from provenance import collect, write_results
 from tables import append, key, read
 
-from decoder_only import stored
-from decoder_only.config import GPTConfig
+from decoder_only.base.hardware import choose_device, describe
 from decoder_only.data import Corpus, story_corpora
-from decoder_only.engine.hardware import choose_device, describe
-from decoder_only.model import GPT
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
+from decoder_only_book import stored
 
 CONTEXT_LENGTH = 256
 BATCH_SIZE = {"cpu": 8, "gpu": 128}

@@ -21,13 +21,12 @@ from torch import Tensor
 
 from decoder_only import recipes
 from decoder_only.data import training_batch
-from decoder_only.engine import checkpoint
-from decoder_only.lm_head import bits_per_byte
-from decoder_only.model import GPT
-from decoder_only.optimization import build_optimizers, set_learning_rate
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import TrainConfig, evaluate, train_step
+from decoder_only.training import TrainConfig, checkpoint, evaluate, train_step
+from decoder_only.training.optimizers import build_optimizers, set_learning_rate
 
 MODEL = {
     "vocab_size": 1792,

@@ -24,16 +24,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils import backend_registration as registration
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.encoders import Decoder, Encoder, EncoderDecoder, MaskedModel
-from decoder_only.engine.distributed import ALONE, local_copies
-from decoder_only.finetuning import (
-    AnswerTree,
-    Classifier,
-    add_lora,
-    dpo_loss,
-    grpo_loss,
-)
-from decoder_only.interpretation import (
+from decoder_only.analysis.interpretation import (
     ExcessByKind,
     Probe,
     additions,
@@ -42,10 +33,19 @@ from decoder_only.interpretation import (
     lens,
     streams,
 )
-from decoder_only.knowledge import Biographies, FactWorld
-from decoder_only.optimization import build_optimizers
+from decoder_only.analysis.knowledge import Biographies, FactWorld
 from decoder_only.stories.exact import Fork, Settled
 from decoder_only.training import batch_loss, train_step
+from decoder_only.training.optimizers import build_optimizers
+from decoder_only.training.processes import ALONE, local_copies
+from decoder_only.variants.encoders import Decoder, Encoder, EncoderDecoder, MaskedModel
+from decoder_only.variants.finetuning import (
+    AnswerTree,
+    Classifier,
+    add_lora,
+    dpo_loss,
+    grpo_loss,
+)
 
 GPU = "gpu:0"
 SIZES = {"context_length": 32, "d_model": 16, "n_layers": 2, "n_heads": 4}

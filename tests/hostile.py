@@ -23,7 +23,7 @@ from matplotlib import pyplot
 
 from decoder_only import cli
 from decoder_only.data import evaluation_batches, training_batch
-from decoder_only.engine.tokens import open_tokens
+from decoder_only.data.prepared import open_tokens
 
 BYTES, SECONDS = 2**30, 5
 

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.text import Text
 
-from decoder_only.show.architecture import PARTS, architecture
+from decoder_only_book.pictures.architecture import PARTS, architecture
 
 mpl.use("Agg")
 

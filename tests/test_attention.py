@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ladder import PRECISIONS, compare, normal, results
 
-from decoder_only import attention
-from decoder_only.attention import attention_mask
+from decoder_only.model import attention
+from decoder_only.model.attention import attention_mask
 
 B, H, G, S, T, K = 2, 6, 3, 5, 7, 4
 

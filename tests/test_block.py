@@ -5,10 +5,10 @@ import torch
 from ladder import PRECISIONS, compare, normal, randomize, results
 from torch import nn
 
-from decoder_only.block import Block
-from decoder_only.mlp import MLP, SwiGLU
-from decoder_only.multihead import MultiHeadAttention
-from decoder_only.normalization import LayerNorm, RMSNorm
+from decoder_only.model.block import Block
+from decoder_only.model.mlp import MLP, SwiGLU
+from decoder_only.model.multihead import MultiHeadAttention
+from decoder_only.model.normalization import LayerNorm, RMSNorm
 
 B, S, D, H, F = 2, 7, 12, 3, 17
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
@@ -123,7 +123,7 @@ def test_block_equals_hugging_faces_gpt2_block(dtype):
     modeling = pytest.importorskip("transformers.models.gpt2.modeling_gpt2")
     from transformers import GPT2Config
 
-    from decoder_only.pretrained import from_gpt2, to_gpt2
+    from decoder_only.hub import from_gpt2, to_gpt2
 
     config = GPT2Config(
         n_embd=D,

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder import SIZES, VARIANTS, build, compare, random_ids, unchecked
 
-from decoder_only.attention import attend, attention_mask
-from decoder_only.cache import CachePosition, KeyValueCache
+from decoder_only.model.attention import attend, attention_mask
+from decoder_only.model.cache import CachePosition, KeyValueCache
 
 LENGTH = SIZES["context_length"]
 

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from ladder import unchecked
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.engine import checkpoint, log, provenance, tensors
-from decoder_only.engine.checkpoint import create_run, load, save, save_state
-from decoder_only.engine.files import write_atomically
-from decoder_only.engine.log import append_log
-from decoder_only.engine.tensors import read_tensors, write_tensors
+from decoder_only.base import provenance, tensors
+from decoder_only.base.files import write_atomically
+from decoder_only.base.tensors import read_tensors, write_tensors
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import checkpoint, log
+from decoder_only.training.checkpoint import create_run, load, save, save_state
+from decoder_only.training.log import append_log
 
 FILES = ["config.json", "tokenizer.json", "weights.safetensors"]
 LOCK = [".lock"]
@@ -173,7 +174,7 @@ def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved):
     program = textwrap.dedent(
         f"""
         import itertools, torch
-        from decoder_only.engine import checkpoint
+        from decoder_only.training import checkpoint
         run = {str(saved)!r}
         model = checkpoint.load(run).model
         print("ready", flush=True)

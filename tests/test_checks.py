@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ladder import unchecked
 
-from decoder_only.engine.checks import Rule, check_fields, require
+from decoder_only.base.checks import Rule, check_fields, require
 from decoder_only.training import TrainConfig
 
 Count = Annotated[int, Rule(lambda x: x > 0, "above 0")]

@@ -28,21 +28,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import pyplot
 
-from decoder_only import cli, planning, presets, recipes, scaling
+from decoder_only import cli, recipes
+from decoder_only.analysis import planning
+from decoder_only.analysis.laws import PUBLISHED
+from decoder_only.base.files import reading
+from decoder_only.base.hardware import DEVICES
 from decoder_only.cli import COMMANDS, main, options
 from decoder_only.cli import words as words_
 from decoder_only.cli.plan import plan as plan_command
 from decoder_only.cli.train import PROMPT
-from decoder_only.embeddings import TokenEmbedding
-from decoder_only.engine import checkpoint, log
-from decoder_only.engine.files import reading
-from decoder_only.engine.hardware import DEVICES
-from decoder_only.laws import PUBLISHED
-from decoder_only.model import GPT, GPTConfig
+from decoder_only.model import counting, presets
+from decoder_only.model.embeddings import TokenEmbedding
+from decoder_only.model.gpt import GPT, GPTConfig
 from decoder_only.recipes import RECIPES
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import TrainConfig
+from decoder_only.training import TrainConfig, checkpoint, log
 
 SMALL = ["--steps=3", "--batch-size=2", "--d-model=16", "--n-layers=1", "--n-heads=2"]
 SMALL += ["--context-length=32", "--samples=0"]
@@ -584,7 +585,7 @@ def config_named(name: str) -> GPTConfig:
 @pytest.mark.parametrize("name", [*presets.PRESETS, *RECIPES])
 def test_a_preset_is_counted(name, capfd):
     config, rows = config_named(name), told(capfd, "info", name)
-    parts, short = scaling.count_parameters(config), words_.short
+    parts, short = counting.count_parameters(config), words_.short
     n, length = sum(parts.values()), config.context_length
     assert rows["Model"] == [name]
     assert rows["Parameters"][0] == f"{n:,}"
@@ -596,7 +597,7 @@ def test_a_preset_is_counted(name, capfd):
         100, abs=0.3
     )
     assert ("which the head reads too" in rows["Parameters"][1]) == config.tied
-    forward = sum(scaling.count_flops(config, length).values()) / length
+    forward = sum(counting.count_flops(config, length).values()) / length
     assert rows["Operations"][0] == (
         f"{short(forward)} a token forward, {short(3 * forward)} in training"
     )
@@ -606,12 +607,12 @@ def test_a_preset_is_counted(name, capfd):
     assert rows["Weights"] == [
         f"{short(4 * n, 'B')} in float32, {short(2 * n, 'B')} in 16 bits"
     ]
-    cache = scaling.cache_bytes(config, 1, length)
+    cache = counting.cache_bytes(config, 1, length)
     assert rows["Cache"][0] == f"{short(cache, 'B')} a sequence"
     training = RECIPES[name].training if name in RECIPES else {}
     optimizer = training.get("optimizer", "adamw")
     for number_format in ("float32", "bfloat16"):
-        memory = scaling.training_bytes(
+        memory = counting.training_bytes(
             dataclasses.replace(config, dropout=0.0),
             1,
             number_format=number_format,

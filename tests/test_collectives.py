@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from decoder_only.engine.collectives import Group, launch
+from decoder_only.variants.parallelism.group import Group, launch
 
 pytestmark = pytest.mark.skipif(
     not dist.is_available() or not dist.is_gloo_available(),

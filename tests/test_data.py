@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder_only import data
+from decoder_only.base import hardware
+from decoder_only.base.files import LOCK
 from decoder_only.data import (
-    END_OF_TEXT,
-    IGNORED,
     Corpus,
     document_corpus,
     evaluation_batches,
@@ -27,10 +27,10 @@ from decoder_only.data import (
     tiny_shakespeare,
     training_batch,
 )
-from decoder_only.engine import hardware
-from decoder_only.engine.files import LOCK
+from decoder_only.model.lm_head import IGNORED
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from decoder_only.show.devices import divided_part
+from decoder_only_book.pictures.devices import divided_part
 
 
 @pytest.fixture(autouse=True)

@@ -30,9 +30,10 @@ from test_resume import (
 )
 
 from decoder_only import training
-from decoder_only.data import IGNORED
-from decoder_only.engine import checkpoint, log
-from decoder_only.engine.distributed import (
+from decoder_only.model.lm_head import IGNORED
+from decoder_only.training import TrainConfig, checkpoint, log, train
+from decoder_only.training.optimizers import Muon, build_optimizers
+from decoder_only.training.processes import (
     ALONE,
     Process,
     all_gather,
@@ -47,8 +48,6 @@ from decoder_only.engine.distributed import (
     process_group,
     wrap,
 )
-from decoder_only.optimization import Muon, build_optimizers
-from decoder_only.training import TrainConfig, train
 
 pytestmark = pytest.mark.skipif(
     not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
@@ -385,8 +384,8 @@ from torch.utils._pytree import tree_leaves
 from test_resume import HELD_OUT, TEXT, Stop, stop_after, tiny
 from decoder_only import training
 from decoder_only.data import IGNORED
-from decoder_only.engine import checkpoint
-from decoder_only.engine.distributed import local_tensor, process_group
+from decoder_only.training import checkpoint
+from decoder_only.training.processes import local_tensor, process_group
 
 place, shape, settings = Path(sys.argv[1]), *map(json.loads, sys.argv[2:])
 

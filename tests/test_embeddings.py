@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from ladder import PRECISIONS, compare, normal, results
 
-from decoder_only.embeddings import (
+from decoder_only.model.embeddings import (
     LearnedPositions,
     SinusoidalPositions,
     TokenEmbedding,

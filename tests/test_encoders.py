@@ -9,15 +9,15 @@ from ladder import PRECISIONS, compare, normal, randomize, results, unchecked
 from torch import nn
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.encoders import (
+from decoder_only.generation import beam_search, generate
+from decoder_only.model.lm_head import next_token_loss
+from decoder_only.variants.encoders import (
     Decoder,
     Encoder,
     EncoderDecoder,
     MaskedModel,
     mask_tokens,
 )
-from decoder_only.generation import beam_search, generate
-from decoder_only.lm_head import next_token_loss
 
 V, D, H, F, L = 19, 12, 3, 17, 2
 B, S, T = 3, 5, 8

@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_stories import SMALL, Chooser, without_type_checks
 
-from decoder_only.stored import FOLDER
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only_book.stored import FOLDER
 
 stories, exact, grammar = without_type_checks(
     "stories", "stories.exact", "stories.grammar"

@@ -8,8 +8,9 @@ import torch
 from ladder import PRECISIONS, build, compare, normal, random_ids, results
 from torch import nn
 
-from decoder_only.data import IGNORED
-from decoder_only.finetuning import (
+from decoder_only.model.lm_head import IGNORED, next_token_loss
+from decoder_only.training.optimizers import parameter_groups
+from decoder_only.variants.finetuning import (
     AnswerTree,
     Classifier,
     LoRA,
@@ -20,8 +21,6 @@ from decoder_only.finetuning import (
     merge_lora,
     optimal_policy,
 )
-from decoder_only.lm_head import next_token_loss
-from decoder_only.optimization import parameter_groups
 
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 IDS = random_ids(4, 6)

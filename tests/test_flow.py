@@ -6,8 +6,8 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
-from decoder_only.config import GPTConfig
-from decoder_only.show import flow
+from decoder_only.model.config import GPTConfig
+from decoder_only_book.pictures import flow
 
 mpl.use("Agg")
 

@@ -24,8 +24,8 @@ from decoder_only.generation import (
     stream,
     write,
 )
-from decoder_only.stored import load_story_model
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only_book.stored import load_story_model
 
 V = 12
 

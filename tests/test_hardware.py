@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch._dynamo.exc import TorchDynamoException
 
-from decoder_only.engine import hardware
-from decoder_only.engine.hardware import (
+from decoder_only.base import hardware
+from decoder_only.base.hardware import (
     DEVICES,
     autocast,
     choose_device,
@@ -239,7 +239,7 @@ def test_what_can_be_compiled_is(monkeypatch):
 
 ASK_AND_FREE = """
 import resource, sys
-from decoder_only.engine.hardware import keep_freed_memory
+from decoder_only.base.hardware import keep_freed_memory
 
 def pages():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -26,9 +26,10 @@ from hypothesis import strategies as st
 from ladder import examples
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.engine import checkpoint, tokens
-from decoder_only.engine.tensors import read_tensors, write_tensors
+from decoder_only.base.tensors import read_tensors, write_tensors
+from decoder_only.data import prepared
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import checkpoint
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits")
 
@@ -151,7 +152,7 @@ def place(tmp_path_factory):
     make_run(top / "shards", finished=False, sharded=True)
     tokenizer = BytePairTokenizer.train(SAMPLE * 9, 280)
     (top / "text.txt").write_text(SAMPLE * 9)
-    tokens.prepare(top / "text.txt", top / "tokens", tokenizer=tokenizer)
+    prepared.prepare(top / "text.txt", top / "tokens", tokenizer=tokenizer)
     good = {
         path.relative_to(top): path.read_bytes()
         for path in top.rglob("*")
@@ -429,7 +430,7 @@ def test_tokens(place, data):
             and isinstance(value, dict)
             and data.draw(st.booleans())
         ):
-            value["sha256"] = tokens._sha256_of_index(value)
+            value["sha256"] = prepared._sha256_of_index(value)
         (folder / name).write_bytes(json.dumps(value).encode())
     else:
         content = data.draw(damaged(content))
@@ -437,7 +438,7 @@ def test_tokens(place, data):
         if name.endswith(".tokens"):  # a stranger's seal is right
             part = index["parts"][name.removesuffix(".tokens")]
             part["sha256"] = hashlib.sha256(content).hexdigest()
-            index["sha256"] = tokens._sha256_of_index(index)
+            index["sha256"] = prepared._sha256_of_index(index)
             (folder / "index.json").write_text(json.dumps(index))
     reader.refuses_or_reads(["tokens", str(folder)], folder)
 
@@ -452,7 +453,7 @@ def test_tokens_through_the_command(place):
         {"tokenizer": "\x1b[2J"},
     ):
         index = {**index, **change}
-        index["sha256"] = tokens._sha256_of_index(index)
+        index["sha256"] = prepared._sha256_of_index(index)
         (folder / "index.json").write_text(json.dumps(index))
         said = reader.refuses_or_reads(["train", "--text", str(folder)], folder)
         assert "is damaged, or was not written by" in said

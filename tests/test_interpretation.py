@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from ladder import unchecked
 from torch.testing import assert_close
 
-from decoder_only import GPT, GPTConfig, multihead
-from decoder_only.attention import attend_explicitly
-from decoder_only.encoders import Encoder
-from decoder_only.interpretation import (
+from decoder_only import GPT, GPTConfig
+from decoder_only.analysis.interpretation import (
     ExcessByKind,
     RepeatedChains,
     additions,
@@ -25,9 +23,12 @@ from decoder_only.interpretation import (
     streams,
     without_head,
 )
-from decoder_only.stored import FOLDER
+from decoder_only.model import multihead
+from decoder_only.model.attention import attend_explicitly
 from decoder_only.stories import StoryLanguage, exact
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.variants.encoders import Encoder
+from decoder_only_book.stored import FOLDER
 
 KINDS = exact.KINDS
 V = 12

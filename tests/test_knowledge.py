@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.knowledge import (
+from decoder_only.analysis.knowledge import (
     ORDERS,
     Biographies,
     FactWorld,

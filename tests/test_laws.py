@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ladder import unchecked
 
-from decoder_only.laws import PUBLISHED, JointLaw, KaplanLaw, bootstrap, fit, interval
+from decoder_only.analysis.laws import (
+    PUBLISHED,
+    JointLaw,
+    KaplanLaw,
+    bootstrap,
+    fit,
+    interval,
+)
 
 HOFFMANN, BESIROGLU = PUBLISHED["hoffmann2022"], PUBLISHED["besiroglu2024"]
 JOINT = {name: law for name, law in PUBLISHED.items() if isinstance(law, JointLaw)}

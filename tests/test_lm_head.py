@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ladder import PRECISIONS, build, compare, normal, results, unchecked
 from torch import nn
 
-from decoder_only.lm_head import (
+from decoder_only.model.lm_head import (
     LMHead,
     _logits,
     bits_per_byte,

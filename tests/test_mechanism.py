@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from decoder_only.show.mechanism import attention_steps, heads_steps
+from decoder_only_book.pictures.mechanism import attention_steps, heads_steps
 
 QUERY, KEY = np.array([2.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]])
 VALUE = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])

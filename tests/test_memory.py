@@ -4,7 +4,7 @@ import gc
 
 import torch
 
-from decoder_only.engine.memory import Allocations, held_bytes
+from decoder_only_book.memory import Allocations, held_bytes
 
 
 def test_what_is_held_is_counted_and_what_is_freed_is_not():

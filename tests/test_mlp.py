@@ -7,7 +7,7 @@ import torch
 from ladder import PRECISIONS, compare, normal, randomize, results
 from torch import nn
 
-from decoder_only.mlp import ACTIVATIONS, MLP, SwiGLU, squared_relu
+from decoder_only.model.mlp import ACTIVATIONS, MLP, SwiGLU, squared_relu
 
 B, S, D, F = 2, 5, 7, 11
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)

@@ -37,11 +37,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from decoder_only import GPT, GPTConfig, multihead
-from decoder_only.attention import attend
-from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
-from decoder_only.presets import PRESETS
-from decoder_only.pretrained import from_gpt2, from_llama, gpt2_config, llama_config
+from decoder_only import GPT, GPTConfig
+from decoder_only.hub import from_gpt2, from_llama, gpt2_config, llama_config
+from decoder_only.model import multihead
+from decoder_only.model.attention import attend
+from decoder_only.model.lm_head import next_token_loss, sliced_next_token_loss
+from decoder_only.model.presets import PRESETS
 
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 every_variant = pytest.mark.parametrize("settings", VARIANTS)

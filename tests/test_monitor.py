@@ -12,9 +12,9 @@ import torch
 import tqdm
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.engine.monitor import Evaluation, History, Monitor, flops_per_token
-from decoder_only.presets import PRESETS
+from decoder_only.model.presets import PRESETS
 from decoder_only.training import StepResult
+from decoder_only.training.monitor import Evaluation, History, Monitor, flops_per_token
 
 
 def noted(monitor: Monitor, *losses: float) -> None:
@@ -169,7 +169,7 @@ def wait(monkeypatch):
     """Lets time go by, for the monitor and its bar, which otherwise stands still."""
     now = [100.0]
     clock = SimpleNamespace(perf_counter=lambda: now[0])
-    monkeypatch.setattr("decoder_only.engine.monitor.time", clock)
+    monkeypatch.setattr("decoder_only.training.monitor.time", clock)
     monkeypatch.setattr(tqdm.std, "time", clock.perf_counter)
 
     def wait(seconds: float) -> None:

@@ -6,13 +6,13 @@ from einops import rearrange, repeat
 from ladder import PRECISIONS, compare, normal, randomize, results
 from torch import nn
 
-from decoder_only.attention import (
+from decoder_only.model.attention import (
     attend_explicitly,
     attention_mask,
     attention_weights,
 )
-from decoder_only.cache import CachePosition, KeyValueCache
-from decoder_only.multihead import MultiHeadAttention
+from decoder_only.model.cache import CachePosition, KeyValueCache
+from decoder_only.model.multihead import MultiHeadAttention
 
 B, S, D, H, G, K = 2, 7, 10, 6, 3, 4
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)

@@ -8,7 +8,13 @@ import torch.nn.functional as functional
 from ladder import PRECISIONS, compare, normal, randomize, results
 from torch import nn
 
-from decoder_only.normalization import LayerNorm, RMSNorm, fold, layer_norm, rms_norm
+from decoder_only.model.normalization import (
+    LayerNorm,
+    RMSNorm,
+    fold,
+    layer_norm,
+    rms_norm,
+)
 
 B, S, D, F = 2, 5, 7, 11
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=str)

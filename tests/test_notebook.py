@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules import of_every
 
-from decoder_only.attention import attend
-from decoder_only.show import notebook
-from decoder_only.show.notebook import show_source, show_table, show_tokens
+from decoder_only.model.attention import attend
+from decoder_only_book import notebook
+from decoder_only_book.notebook import show_source, show_table, show_tokens
 
 MODULES = layout.modules()
 every_module = of_every(MODULES)
@@ -114,16 +114,16 @@ def test_the_type_checked_package_is_shown_without_its_checks():
 def test_markdown_names_the_object_and_its_file():
     text = show_source(notebook.Table.__repr__, show_table)._repr_markdown_()
     assert text.startswith(
-        "`Table.__repr__`, from `src/decoder_only/show/notebook.py`\n\n```python\ndef "
+        "`Table.__repr__`, from `src/decoder_only_book/notebook.py`\n\n```python\ndef "
     )
-    assert "`show_table`, from `src/decoder_only/show/notebook.py`" in text
+    assert "`show_table`, from `src/decoder_only_book/notebook.py`" in text
     assert text.count("```") == 4
 
 
 def test_plain_text_names_them_too():
     text = repr(show_source(show_table))
     assert text.startswith(
-        "# show_table, from src/decoder_only/show/notebook.py\ndef show_table("
+        "# show_table, from src/decoder_only_book/notebook.py\ndef show_table("
     )
 
 
@@ -135,7 +135,7 @@ def test_a_fence_is_longer_than_any_in_the_source():
 
 
 def test_modules_have_source():
-    module = importlib.import_module("decoder_only.show.notebook")
+    module = importlib.import_module("decoder_only_book.notebook")
     assert code_of(show_source(module)) == inspect.getsource(module)
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.finetuning import add_lora
-from decoder_only.lm_head import next_token_loss
-from decoder_only.optimization import (
+from decoder_only.model.counting import widened
+from decoder_only.model.lm_head import next_token_loss
+from decoder_only.training.optimizers import (
     SCHEDULES,
     Muon,
     build_optimizers,
@@ -23,7 +23,7 @@ from decoder_only.optimization import (
     set_learning_rate,
     warmup_stable_decay,
 )
-from decoder_only.scaling import widened
+from decoder_only.variants.finetuning import add_lora
 
 
 def tiny(**settings) -> GPT:

@@ -14,14 +14,11 @@ from ladder import build, compare, normal, results
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from decoder_only.attention import attend_explicitly
-from decoder_only.encoders import Encoder, MaskedModel
-from decoder_only.engine import collectives
-from decoder_only.engine.collectives import Group, launch
-from decoder_only.engine.memory import Allocations, held_bytes
-from decoder_only.lm_head import next_token_loss
-from decoder_only.multihead import MultiHeadAttention
-from decoder_only.parallelism import (
+from decoder_only.model.attention import attend_explicitly
+from decoder_only.model.lm_head import next_token_loss
+from decoder_only.model.multihead import MultiHeadAttention
+from decoder_only.variants.encoders import Encoder, MaskedModel
+from decoder_only.variants.parallelism import (
     DataParallel,
     FullySharded,
     ShardedOptimizer,
@@ -30,6 +27,7 @@ from decoder_only.parallelism import (
     activation_bytes_each,
     fully_shard,
     gpipe,
+    group,
     one_forward_one_backward,
     places,
     ring_attention,
@@ -41,6 +39,8 @@ from decoder_only.parallelism import (
     train_with_pytorch,
     vocabulary_loss,
 )
+from decoder_only.variants.parallelism.group import Group, launch
+from decoder_only_book.memory import Allocations, held_bytes
 
 pytestmark = pytest.mark.skipif(
     not dist.is_available() or not dist.is_gloo_available(),
@@ -476,7 +476,7 @@ def by_name(group: Group, ways: dict) -> dict:
 def in_a_process(folder: str) -> None:
     """What `launch` has each of its processes do."""
     settings = {"native": True, "device": "cpu", "timeout": 60.0}
-    collectives._process(int(os.environ["RANK"]), folder, 2, settings)
+    group._process(int(os.environ["RANK"]), folder, 2, settings)
 
 
 @pytest.fixture(scope="module")
@@ -486,7 +486,7 @@ def found_by(tmp_path_factory):
     torch.save((by_name, (OF_TWO,)), f"{folder}/task.pt")
     pool.call("test_parallelism:in_a_process", folder, n=2)
     return {
-        2: [collectives._load(folder, str(rank)) for rank in range(2)],
+        2: [group._load(folder, str(rank)) for rank in range(2)],
         4: launch(by_name, 4, OF_FOUR, native=True),
     }
 

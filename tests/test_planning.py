@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoder_only import GPT
-from decoder_only.engine.collectives import launch
-from decoder_only.engine.hardware import DEVICES
-from decoder_only.engine.monitor import flops_per_token
-from decoder_only.laws import PUBLISHED, JointLaw
-from decoder_only.parallelism import TensorParallel
-from decoder_only.planning import plan_training, shape_for
-from decoder_only.scaling import (
+from decoder_only.analysis.laws import PUBLISHED, JointLaw
+from decoder_only.analysis.planning import plan_training, shape_for
+from decoder_only.base.hardware import DEVICES
+from decoder_only.model.counting import (
     activation_bytes,
     count_parameters,
     training_bytes,
 )
 from decoder_only.training import TrainConfig
+from decoder_only.training.monitor import flops_per_token
+from decoder_only.variants.parallelism import TensorParallel
+from decoder_only.variants.parallelism.group import launch
 
 # -------------------------------------------------------------------------------------------- shape
 

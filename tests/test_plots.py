@@ -14,10 +14,10 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 
-from decoder_only.show import notebook, plots
-from decoder_only.show.architecture import PARTS, architecture
-from decoder_only.show.merging import merging
-from decoder_only.show.placing import placing
+from decoder_only_book import notebook, plots
+from decoder_only_book.pictures.architecture import PARTS, architecture
+from decoder_only_book.pictures.merging import merging
+from decoder_only_book.pictures.placing import placing
 
 mpl.use("Agg")
 
@@ -70,8 +70,8 @@ def test_use_style_sets_the_defaults():
 
 def test_import_sets_nothing():
     code = (
-        "import matplotlib as m; a = dict(m.rcParams); import decoder_only.show.plots, "
-        "decoder_only.show.notebook; b = dict(m.rcParams); a.pop('backend'); b.pop('backend'); "
+        "import matplotlib as m; a = dict(m.rcParams); import decoder_only_book.plots, "
+        "decoder_only_book.notebook; b = dict(m.rcParams); a.pop('backend'); b.pop('backend'); "
         "assert a == b; import matplotlib.pyplot as p; assert not p.get_fignums()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

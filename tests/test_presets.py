@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoder_only import GPT
-from decoder_only.presets import PRESETS
+from decoder_only.model.presets import PRESETS
 
 
 def count(name: str) -> int:

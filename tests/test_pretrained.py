@@ -20,23 +20,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ladder import SIZES, V, build, compare, examples, random_ids, unchecked
 
-from decoder_only import GPT, GPTConfig, pretrained
-from decoder_only.encoders import Encoder
-from decoder_only.engine.checkpoint import create_run, save
-from decoder_only.engine.tokens import prepare
-from decoder_only.presets import PRESETS
-from decoder_only.pretrained import (
-    PUBLISHED,
+from decoder_only import GPT, GPTConfig, hub
+from decoder_only.data.prepared import prepare
+from decoder_only.hub import (
     export,
     from_gpt2,
     from_llama,
     gpt2_config,
     llama_config,
     load,
-    load_model,
     to_gpt2,
     to_llama,
 )
+from decoder_only.hub.folder import PUBLISHED, load_model
+from decoder_only.model.presets import PRESETS
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import (
     GPT2_BYTE_ORDER,
@@ -45,6 +42,8 @@ from decoder_only.tokenization import (
     gpt2_tokenizer,
 )
 from decoder_only.tokenization.exchange import to_tokenizers
+from decoder_only.training.checkpoint import create_run, save
+from decoder_only.variants.encoders import Encoder
 
 GPT2 = {"n_heads": 2, "head_dim": None, "d_mlp": 17}
 LLAMA = {
@@ -616,7 +615,7 @@ def test_a_folder_that_was_not_finished_is_no_model(tokenizer, tmp_path, monkeyp
     def full(*_, **__):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(pretrained, "write_tensors", full)
+    monkeypatch.setattr(hub, "write_tensors", full)
     with pytest.raises(OSError, match="full"):
         export(model, tokenizer, tmp_path, overwrite=True)
     with pytest.raises(FileNotFoundError, match=r"config\.json"):
@@ -702,7 +701,7 @@ def test_settings_are_compared_with_the_file_before_a_weight_is_read(
         def get_slice(self, name):
             return self.file.get_slice(name)
 
-    monkeypatch.setattr(pretrained, "safe_open", Closed)
+    monkeypatch.setattr(hub, "safe_open", Closed)
     with pytest.raises(ValueError, match=message) as caught:
         load(tmp_path)
     assert str(tmp_path) in str(caught.value)
@@ -756,7 +755,7 @@ def test_settings_are_read_without_weights_and_tokenizer(tokenizer, tmp_path):
     export(model, tokenizer, tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / "tokenizer.json").write_text('{"normalizer": {"type": "NFC"}}')
-    assert pretrained.read_config(tmp_path) == model.config
+    assert hub.read_config(tmp_path) == model.config
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")

@@ -7,10 +7,9 @@ from itertools import islice
 import pytest
 
 from decoder_only import recipes
-from decoder_only.engine import checkpoint
 from decoder_only.recipes import RECIPES, begin, build, chosen, gather, stored
 from decoder_only.stories import StoryLanguage
-from decoder_only.training import TrainConfig
+from decoder_only.training import TrainConfig, checkpoint
 
 STORY = "\n".join(islice(StoryLanguage.hamlet().stories(), 9))
 TINY = {"context_length": 16, "d_model": 16, "n_layers": 1, "n_heads": 2}

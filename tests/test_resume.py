@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from decoder_only import GPT, GPTConfig
+from decoder_only.base import hardware
 from decoder_only.data import document_corpus, text_corpus
-from decoder_only.engine import checkpoint, hardware
-from decoder_only.engine.checkpoint import latest_state, locked, save_state
-from decoder_only.engine.log import append_log, cut_log, read_log
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import TrainConfig, train
+from decoder_only.training import TrainConfig, checkpoint, train
+from decoder_only.training.checkpoint import latest_state, locked, save_state
+from decoder_only.training.log import append_log, cut_log, read_log
 
 TOKENIZER = BytePairTokenizer([])
 TEXT = text_corpus(

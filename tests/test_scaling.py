@@ -16,14 +16,11 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from decoder_only import GPT, GPTConfig, multihead
-from decoder_only.attention import attend_explicitly, attention_mask
-from decoder_only.engine.hardware import DEVICES, Device
-from decoder_only.engine.monitor import flops_per_token
-from decoder_only.lm_head import next_token_loss, sliced_next_token_loss
-from decoder_only.optimization import build_optimizers
-from decoder_only.presets import PRESETS
-from decoder_only.scaling import (
+from decoder_only import GPT, GPTConfig
+from decoder_only.base.hardware import DEVICES, Device
+from decoder_only.model import multihead
+from decoder_only.model.attention import attend_explicitly, attention_mask
+from decoder_only.model.counting import (
     Work,
     activation_bytes,
     cache_bytes,
@@ -36,6 +33,10 @@ from decoder_only.scaling import (
     visible_pairs,
     widened,
 )
+from decoder_only.model.lm_head import next_token_loss, sliced_next_token_loss
+from decoder_only.model.presets import PRESETS
+from decoder_only.training.monitor import flops_per_token
+from decoder_only.training.optimizers import build_optimizers
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 FORMATS = {"float32": None, "bfloat16": torch.bfloat16}

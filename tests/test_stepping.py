@@ -5,8 +5,8 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.patches import Rectangle
 
-from decoder_only.show import plots
-from decoder_only.show.stepping import update_steps
+from decoder_only_book import plots
+from decoder_only_book.pictures.stepping import update_steps
 
 mpl.use("Agg")
 

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from ladder import unchecked
 
-from decoder_only import GPTConfig, stored
+from decoder_only import GPTConfig
+from decoder_only.analysis.laws import fit
 from decoder_only.data import document_corpus
-from decoder_only.engine.checkpoint import SavedRun
-from decoder_only.laws import fit
-from decoder_only.lm_head import bits_per_byte
-from decoder_only.scaling import count_parameters
-from decoder_only.stored import load_model, load_runs
+from decoder_only.model.counting import count_parameters
+from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.stories import StoryLanguage
 from decoder_only.training import evaluate
+from decoder_only.training.checkpoint import SavedRun
+from decoder_only_book import stored
+from decoder_only_book.stored import load_model, load_runs
 
 FOLDER = Path(stored.__file__).parent / "story_sweep"
 EXPERIMENTS = ("depth", "grid", "heldout", "rates", "tails", "transfer")

@@ -4,7 +4,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
-from decoder_only.show.streams import streams
+from decoder_only_book.pictures.streams import streams
 
 mpl.use("Agg")
 

@@ -29,9 +29,7 @@ from decoder_only.tokenization import (
     pretokens,
     spell,
 )
-from decoder_only.tokenization import (
-    tokenizer as tokenizer_file,
-)
+from decoder_only.tokenization import tokenizer as tokenizer_file
 
 END = "<|endoftext|>"
 FORMAT = "decoder-only byte-pair tokenizer"

@@ -18,16 +18,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from decoder_only import data
+from decoder_only.base import files
 from decoder_only.data import (
-    END_OF_TEXT,
     evaluation_batches,
+    prepared,
     split_text,
     text_corpus,
     training_batch,
 )
-from decoder_only.engine import files, tokens
-from decoder_only.engine.tokens import open_tokens, prepare
+from decoder_only.data.prepared import open_tokens, prepare
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
 SAMPLE = (
     "One day the fox's cub said: it's 42 berries!\n\nThe end.  So, the fox slept.\r\n"
@@ -53,7 +54,7 @@ def small_pieces(piece=7, batch=3, **others):
     values = {"_PIECE": piece, "_BATCH": batch, **others}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
-            patch.setattr(tokens, name, value)
+            patch.setattr(prepared, name, value)
         patch.setattr(data, "_CHUNK", piece)
         patch.setattr(os, "fsync", lambda handle: None)  # hundreds of examples
         yield
@@ -137,7 +138,7 @@ def test_the_share_is_held_out_whatever_the_sizes_of_the_files(tmp_path, sizes):
 
 def test_training_and_evaluation_do_not_know_the_difference(folder):
     stored = open_tokens(folder)
-    for part, text in zip(tokens.PARTS, split_text(SAMPLE * 9), strict=True):
+    for part, text in zip(prepared.PARTS, split_text(SAMPLE * 9), strict=True):
         ours, memory = getattr(stored, part), text_corpus(text, BYTES)
         settings = {"batch_size": 8, "context_length": 16}
         for step in range(10):
@@ -257,7 +258,7 @@ def test_a_vocabulary_shrinks_to_a_small_text(tmp_path):
 
 
 def test_gpt2_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(tokens, "gpt2_tokenizer", lambda: BYTES)
+    monkeypatch.setattr(prepared, "gpt2_tokenizer", lambda: BYTES)
     stored = prepare(io.StringIO("abcd"), tmp_path, tokenizer="gpt2")
     assert stored.tokenizer == BYTES
 
@@ -276,7 +277,7 @@ STREAM_WITH_LITTLE_MEMORY = """
 import sys, tracemalloc
 from pathlib import Path
 from decoder_only import data
-from decoder_only.engine import files, tokens
+from decoder_only.base import files; from decoder_only.data import prepared as tokens
 from decoder_only.tokenization import BytePairTokenizer
 
 tokens._PIECE, tokens._BATCH, data._CHUNK = 2**13, 8, 2**13
@@ -321,8 +322,8 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
 DIE_AT_EVERY_STEP = """
 import io, os, signal, sys, warnings
 from pathlib import Path
-from decoder_only.engine import tokens
-from decoder_only.engine.tokens import open_tokens, prepare
+from decoder_only.data import prepared as tokens
+from decoder_only.data.prepared import open_tokens, prepare
 from decoder_only.tokenization import BytePairTokenizer
 
 tokens._PIECE, tokens._BATCH = 8, 4
@@ -400,7 +401,7 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch, call, overwrite):
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            *((tokens._Part, "append") if call == "append" else (os, call)), full
+            *((prepared._Part, "append") if call == "append" else (os, call)), full
         )
         with pytest.raises(OSError, match=r"cannot make .*d: No space left .*room"):
             prepare(io.StringIO(text), folder, tokenizer=280, overwrite=overwrite)
@@ -677,7 +678,7 @@ def reseal(folder, change):
     """Change an index as a stranger can: its seal is a checksum, and anyone can compute it."""
     index = json.loads((folder / "index.json").read_bytes())
     change(index)
-    index["sha256"] = tokens._sha256_of_index(index)
+    index["sha256"] = prepared._sha256_of_index(index)
     (folder / "index.json").write_text(json.dumps(index))
 
 

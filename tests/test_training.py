@@ -19,22 +19,25 @@ from ladder import unchecked
 from torch.utils.checkpoint import checkpoint as model_checkpoint
 
 from decoder_only import GPT, GPTConfig, training
-from decoder_only.data import IGNORED, document_corpus, text_corpus
-from decoder_only.engine import checkpoint, distributed, hardware, log
-from decoder_only.engine.distributed import Process
-from decoder_only.engine.monitor import Evaluation
+from decoder_only.base import hardware
+from decoder_only.data import document_corpus, text_corpus
 from decoder_only.generation import beam_search
-from decoder_only.lm_head import next_token_loss
-from decoder_only.optimization import build_optimizers
+from decoder_only.model.lm_head import IGNORED, next_token_loss
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import (
     LossScale,
     TrainConfig,
-    check_settings,
+    checkpoint,
     evaluate,
+    log,
+    processes,
     train,
     train_step,
 )
+from decoder_only.training.config import check_settings
+from decoder_only.training.monitor import Evaluation
+from decoder_only.training.optimizers import build_optimizers
+from decoder_only.training.processes import Process
 
 COUNT = "a whole number above 0"
 TOKENIZER = BytePairTokenizer([])
@@ -464,8 +467,8 @@ def first_loss(*, seed: int = 0, rank: int = 0, monkeypatch) -> float:
     fixed = a_batch()
     with monkeypatch.context() as patch:
         patch.setattr(training, "training_batch", lambda *_, **__: fixed)
-        patch.setattr(distributed, "wrap", lambda module, *_, **__: module)
-        patch.setattr(distributed, "all_reduce_sum", lambda x, process: 2 * x)
+        patch.setattr(processes, "wrap", lambda module, *_, **__: module)
+        patch.setattr(processes, "all_reduce_sum", lambda x, process: 2 * x)
         process = Process(rank=rank, n_ranks=2)
         config = brief(steps=1, warmup_steps=0, seed=seed)
         return train(tiny(dropout=0.5), TEXT, None, config, process=process).losses[0]
@@ -544,7 +547,9 @@ def test_model_and_loss_are_compiled_once_for_steps_and_once_for_evaluations():
 def test_slices_of_the_loss_and_recomputed_blocks_change_nothing_but_memory():
     plain = train(tiny(dropout=0.2), TEXT, HELD_OUT, brief())
     model = tiny(dropout=0.2)
-    with mock.patch("decoder_only.model.checkpoint", wraps=model_checkpoint) as again:
+    with mock.patch(
+        "decoder_only.model.gpt.checkpoint", wraps=model_checkpoint
+    ) as again:
         frugal = train(model, TEXT, HELD_OUT, brief(loss_slices=3, recompute=True))
     assert again.call_count == 12  # steps of one block
     assert frugal.losses == pytest.approx(plain.losses, rel=1e-4)

@@ -12,13 +12,20 @@ from ladder import compare, random_ids, unchecked
 from test_resume import HELD_OUT, SETTINGS, SHAPE, TEXT, TOKENIZER
 
 from decoder_only import GPT, GPTConfig
-from decoder_only.encoders import Decoder, Encoder, MaskedModel
-from decoder_only.engine import checkpoint
-from decoder_only.finetuning import add_lora, merge_lora
 from decoder_only.generation import beam_search, generate
-from decoder_only.optimization import build_optimizers
-from decoder_only.pretrained import export, from_gpt2, load_model, to_gpt2
-from decoder_only.training import TrainConfig, batch_loss, evaluate, train, train_step
+from decoder_only.hub import export, from_gpt2, to_gpt2
+from decoder_only.hub.folder import load_model
+from decoder_only.training import (
+    TrainConfig,
+    batch_loss,
+    checkpoint,
+    evaluate,
+    train,
+    train_step,
+)
+from decoder_only.training.optimizers import build_optimizers
+from decoder_only.variants.encoders import Decoder, Encoder, MaskedModel
+from decoder_only.variants.finetuning import add_lora, merge_lora
 
 IDS = random_ids(length=8)
 

@@ -8,7 +8,7 @@ import pytest
 from ladder import unchecked
 
 from decoder_only.stories import split_of
-from decoder_only.stories.translation import END, GERMAN, PADDING, START
+from decoder_only_book.translation import END, GERMAN, PADDING, START
 
 with unchecked():
     DRAWN = list(islice(GERMAN.pairs(seed=0), 2000))

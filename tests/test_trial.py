@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from decoder_only import stored
-from decoder_only.stored import load_runs
+from decoder_only_book import stored
+from decoder_only_book.stored import load_runs
 
 TABLES = sorted((stored.FOLDER / "trials").glob("*.csv"))
 BEST = {"low": 0.25, "high": 2.0}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from trials import assert_measured, check_rates, nightly
 
-from decoder_only.stored import load_runs
+from decoder_only_book.stored import load_runs
 
 ARMS = {
     "scores": ["score", "head_dim"],

@@ -11,8 +11,8 @@ import torch
 from ladder import unchecked
 from trials import assert_measured, nightly
 
-from decoder_only import stored
-from decoder_only.stored import load_runs
+from decoder_only_book import stored
+from decoder_only_book.stored import load_runs
 
 TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
 SCORES = {

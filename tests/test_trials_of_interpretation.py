@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from decoder_only.stored import load_runs
 from decoder_only.stories.exact import KINDS
+from decoder_only_book.stored import load_runs
 
 
 def test_every_run_has_every_state_and_kind():

@@ -8,12 +8,13 @@ import pytest
 from ladder import unchecked
 from trials import check_rates
 
-from decoder_only import GPTConfig, stored
-from decoder_only.knowledge import Biographies
-from decoder_only.scaling import count_parameters
-from decoder_only.stored import load_model, load_runs
+from decoder_only import GPTConfig
+from decoder_only.analysis.knowledge import Biographies
+from decoder_only.model.counting import count_parameters
 from decoder_only.stories import StoryLanguage
 from decoder_only.stories.exact import facts_told
+from decoder_only_book import stored
+from decoder_only_book.stored import load_model, load_runs
 
 
 def arms():

@@ -5,8 +5,8 @@ import pytest
 from ladder import unchecked
 from trials import assert_measured, corpus, nightly
 
-from decoder_only.scaling import count_parameters
-from decoder_only.stored import load_runs
+from decoder_only.model.counting import count_parameters
+from decoder_only_book.stored import load_runs
 
 TUNED = (2.5e10, 1e11)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from trials import check_rates
 
-from decoder_only.stored import load_runs
+from decoder_only_book.stored import load_runs
 
 ARM = {
     "vocabulary": ["cut", "vocab_size", "d_model"],

@@ -10,9 +10,9 @@ from ladder import unchecked
 from trials import assert_measured, check_rates, corpus, nightly
 
 from decoder_only.data import training_batch
-from decoder_only.lm_head import next_token_loss
-from decoder_only.optimization import orthogonalize
-from decoder_only.stored import load_runs
+from decoder_only.model.lm_head import next_token_loss
+from decoder_only.training.optimizers import orthogonalize
+from decoder_only_book.stored import load_runs
 
 RATES = ("learning_rate", "table_learning_rate")
 ARM = ["rule", "warmup", "clip", "dropout", "texts"]

@@ -5,8 +5,8 @@ import pytest
 import torch
 from trials import assert_measured, corpus, nightly
 
-from decoder_only.mlp import SwiGLU
-from decoder_only.stored import load_runs
+from decoder_only.model.mlp import SwiGLU
+from decoder_only_book.stored import load_runs
 
 
 def test_every_mlp_has_its_best_rate_inside_and_five_fresh_seeds():

@@ -5,7 +5,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from decoder_only.show.units import unit
+from decoder_only_book.pictures.units import unit
 
 mpl.use("Agg")
 N, KEY = torch.tensor([1.0, -1, 2, 0]), torch.tensor([0.5, -1, 0.5, 1])

@@ -22,9 +22,9 @@ import torch
 from matplotlib import pyplot as plt
 
 from decoder_only.generation import write
-from decoder_only.show import plots
-from decoder_only.stored import load_story_model
 from decoder_only.stories import StoryLanguage
+from decoder_only_book import plots
+from decoder_only_book.stored import load_story_model
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = ROOT / "benchmarks" / "results" / "stories-cpu.jsonl"
@@ -87,7 +87,7 @@ def tell() -> dict:
         raise SystemExit("decoder-only: no sample leaves the language; try more SEEDS")
     seed, verdict = best
     command = COMMAND.format(
-        run="src/decoder_only/stored/full", temperature=TEMPERATURE, seed=seed
+        run="src/decoder_only_book/stored/full", temperature=TEMPERATURE, seed=seed
     )
     return {
         "command": command,

@@ -2,7 +2,7 @@
 
     python tools/store_model.py RUN NAME
 
-`decoder_only.stored.load_model(NAME)` then finds it. config.json, which is stored too, repeats all
+`decoder_only_book.stored.load_model(NAME)` then finds it. config.json, which is stored too, repeats all
 settings and the seed; the log becomes a table of its evaluations; the weights are rounded to
 bfloat16. How each stored model was trained:
 
@@ -17,8 +17,8 @@ from shutil import copyfile
 
 import torch
 
-from decoder_only.engine import checkpoint, log
-from decoder_only.stored import FOLDER, load_model
+from decoder_only.training import checkpoint, log
+from decoder_only_book.stored import FOLDER, load_model
 
 EVALUATIONS = "evaluations.csv"
 

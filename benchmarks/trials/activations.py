@@ -28,11 +28,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from trial import Table, beginnings, learn, stories
 
-from decoder_only.config import GPTConfig
 from decoder_only.data import training_batch
-from decoder_only.lm_head import next_token_loss
-from decoder_only.mlp import SwiGLU, squared_relu
-from decoder_only.model import GPT
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
+from decoder_only.model.mlp import SwiGLU, squared_relu
 
 LENGTH, WIDTH = 32, 48
 RATES = {

@@ -26,11 +26,11 @@ from torch import Tensor
 from trial import Table, learn
 
 from decoder_only.data import Corpus, story_corpora
-from decoder_only.finetuning import add_lora, answer_rows
-from decoder_only.lm_head import next_token_loss
-from decoder_only.model import GPT
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
 from decoder_only.stories import StoryLanguage
 from decoder_only.training import evaluate
+from decoder_only.variants.finetuning import add_lora, answer_rows
 
 NEW = StoryLanguage(**{**LANGUAGE.arguments, "tales": ("storm",)})
 STEPS, BATCH = 120, 4

@@ -26,9 +26,9 @@ from trial import Table
 from updates import arm, build, material
 
 from decoder_only.data import Corpus, training_batch
-from decoder_only.model import GPT
-from decoder_only.optimization import build_optimizers, set_learning_rate
+from decoder_only.model.gpt import GPT
 from decoder_only.training import evaluate, train_step
+from decoder_only.training.optimizers import build_optimizers, set_learning_rate
 
 HIGH, LOW = 4.5, 3.5
 WARMUP = 10

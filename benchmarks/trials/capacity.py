@@ -25,17 +25,17 @@ from dataclasses import asdict, dataclass
 import torch
 from trial import Table
 
-from decoder_only.config import GPTConfig
-from decoder_only.data import IGNORED
-from decoder_only.knowledge import Biographies, quantized
-from decoder_only.model import GPT
-from decoder_only.optimization import (
+from decoder_only.analysis.knowledge import Biographies, quantized
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import IGNORED
+from decoder_only.model.presets import MODERN
+from decoder_only.training import train_step
+from decoder_only.training.optimizers import (
     build_optimizers,
     set_learning_rate,
     warmup_stable_decay,
 )
-from decoder_only.presets import MODERN
-from decoder_only.training import train_step
 
 WARMUP = 30
 # By width. Two and a half to three bits a parameter after 100 exposures, four after 1,000; batches

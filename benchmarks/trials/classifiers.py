@@ -45,10 +45,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from trial import Table, learn
 
-from decoder_only.finetuning import Classifier, add_lora
-from decoder_only.interpretation import fit_probe
-from decoder_only.model import GPT
+from decoder_only.analysis.interpretation import fit_probe
+from decoder_only.model.gpt import GPT
 from decoder_only.stories.exact import hidden_state
+from decoder_only.variants.finetuning import Classifier, add_lora
 
 TASKS = "tale", "holder"
 LEARNED = {"scratch": 4e-3, "full": 1e-3, "lora": 4e-3, "probe": 1e-2}

@@ -28,12 +28,13 @@ import torch
 from jaxtyping import Int
 from trial import Table
 
-from decoder_only.data import END_OF_TEXT, Corpus, document_corpus, training_batch
-from decoder_only.engine.checkpoint import SavedRun
-from decoder_only.model import GPT
-from decoder_only.stored import load_model
+from decoder_only.data import Corpus, document_corpus, training_batch
+from decoder_only.model.gpt import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.stories.exact import NextToken, Told, facts_told, probabilities, spans
+from decoder_only.tokenization.tokenizer import END_OF_TEXT
+from decoder_only.training.checkpoint import SavedRun
+from decoder_only_book.stored import load_model
 
 N_STORIES = 240
 FACTS = {"friend", "pet", "pet.kind", "food", "toy", "haunt"}

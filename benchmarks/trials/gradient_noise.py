@@ -20,10 +20,10 @@ from trial import Table
 from updates import SHAPE, material
 
 from decoder_only.data import Corpus, training_batch
-from decoder_only.lm_head import next_token_loss
-from decoder_only.model import GPT
-from decoder_only.optimization import set_learning_rate
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
 from decoder_only.training import evaluate, train_step
+from decoder_only.training.optimizers import set_learning_rate
 
 N_ROWS = 256
 STATES = (5, 10, 20, 40, 80, 160)

@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from decoder_only.data import Corpus, story_corpora
-from decoder_only.model import GPT
-from decoder_only.stored import load_model
+from decoder_only.model.gpt import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.training import evaluate
+from decoder_only_book.stored import load_model
 
 LANGUAGE = StoryLanguage.hamlet()
 TALES = {

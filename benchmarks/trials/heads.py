@@ -28,9 +28,9 @@ from jaxtyping import Float
 from torch import Tensor
 from trial import Table, running_stories
 
-from decoder_only.attention import attention_weights
-from decoder_only.config import GPTConfig
-from decoder_only.model import GPT
+from decoder_only.model.attention import attention_weights
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
 from decoder_only.training import TrainConfig, train
 
 WIDTH, DEPTH, CONTEXT, VOCABULARY = 64, 2, 128, 512

@@ -25,12 +25,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from trial import Table
 
-from decoder_only.config import GPTConfig
-from decoder_only.encoders import MaskedModel, mask_tokens
-from decoder_only.optimization import build_optimizers, cosine, set_learning_rate
+from decoder_only.model.config import GPTConfig
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import pretokenize
 from decoder_only.training import train_step
+from decoder_only.training.optimizers import build_optimizers, cosine, set_learning_rate
+from decoder_only.variants.encoders import MaskedModel, mask_tokens
 
 LANGUAGE = StoryLanguage(n_characters=24, exponent=0.5, tales=("garden",))
 STEPS, STORIES = 600, 8

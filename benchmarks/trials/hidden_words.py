@@ -51,13 +51,13 @@ from tables import append, key, read
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from decoder_only.config import GPTConfig
-from decoder_only.encoders import MaskedModel, mask_tokens
-from decoder_only.lm_head import next_token_loss
-from decoder_only.model import GPT
-from decoder_only.optimization import build_optimizers, cosine, set_learning_rate
-from decoder_only.stories.translation import GERMAN
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
 from decoder_only.training import train_step
+from decoder_only.training.optimizers import build_optimizers, cosine, set_learning_rate
+from decoder_only.variants.encoders import MaskedModel, mask_tokens
+from decoder_only_book.translation import GERMAN
 
 TABLE = _path.TABLES / "hidden_words.csv"
 ARMS = {

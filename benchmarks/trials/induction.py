@@ -50,19 +50,19 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from trial import Table
 
-from decoder_only.config import GPTConfig
-from decoder_only.interpretation import (
+from decoder_only.analysis.interpretation import (
     RepeatedChains,
     attention_maps,
     rewired,
     streams,
     without_head,
 )
-from decoder_only.lm_head import next_token_loss
-from decoder_only.model import GPT
-from decoder_only.optimization import build_optimizers, set_learning_rate
-from decoder_only.presets import MODERN
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
+from decoder_only.model.presets import MODERN
 from decoder_only.training import train_step
+from decoder_only.training.optimizers import build_optimizers, set_learning_rate
 
 WIDTH, HEADS, STEPS, EVERY, BATCH, WARMUP = 32, 2, 600, 20, 32, 20
 SOURCE = RepeatedChains()

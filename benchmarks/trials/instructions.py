@@ -32,11 +32,11 @@ from hamlet import END, LANGUAGE, TALES, TOKENIZER, old_gap, pretrained, stories
 from torch import Tensor
 from trial import Table, learn
 
-from decoder_only.finetuning import answer_rows
 from decoder_only.generation import generate
-from decoder_only.lm_head import next_token_loss
-from decoder_only.model import GPT
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
 from decoder_only.stories.exact import hidden_state
+from decoder_only.variants.finetuning import answer_rows
 
 SHARES = "name", "tale", "reached", "told", "obeyed"
 VERBS = {"lost": "lost", "gift": "given", "garden": "sown"}

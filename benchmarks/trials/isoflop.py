@@ -25,7 +25,7 @@ from trial import Table
 # isort: split
 import sweep  # which lies in the folder above; `trial` knows the way
 
-from decoder_only.scaling import count_parameters
+from decoder_only.model.counting import count_parameters
 
 SIZES = {
     2.5e10: [(12, 1), (16, 1), (24, 2), (32, 2)],

@@ -20,14 +20,14 @@ import torch
 from provenance import collect, write_results
 from tables import append, key, read
 
+from decoder_only.analysis.interpretation import ExcessByKind
 from decoder_only.data import story_corpora, training_batch
-from decoder_only.interpretation import ExcessByKind
-from decoder_only.model import GPT
-from decoder_only.optimization import build_optimizers, set_learning_rate
-from decoder_only.stored import load_model
+from decoder_only.model.gpt import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.stories.exact import KINDS, NextToken
 from decoder_only.training import TrainConfig, train_step
+from decoder_only.training.optimizers import build_optimizers, set_learning_rate
+from decoder_only_book.stored import load_model
 
 TABLE = _path.TABLES / "kinds_learned.csv"
 STEPS, N_STORIES = 512, 40

@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 from trial import Table
 
-from decoder_only import multihead
+from decoder_only.model import multihead
 
 CHAPTER = Path(__file__).resolve().parents[2] / "book" / "08_model.ipynb"
 RATES = (3e-3, 1e-3, 1e-2)

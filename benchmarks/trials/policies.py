@@ -36,7 +36,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from trial import Table, learn
 
-from decoder_only.finetuning import AnswerTree, dpo_loss, grpo_loss, optimal_policy
+from decoder_only.variants.finetuning import (
+    AnswerTree,
+    dpo_loss,
+    grpo_loss,
+    optimal_policy,
+)
 
 STATE, BETA, STEPS, EVERY = 512, 0.25, 60, 5
 GROUP, PAIRS = 8, 4

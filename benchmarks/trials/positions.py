@@ -37,20 +37,20 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from trial import Table
 
-from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, text_corpus, training_batch
-from decoder_only.embeddings import rotations, sinusoids
-from decoder_only.lm_head import next_token_loss
-from decoder_only.model import GPT
-from decoder_only.multihead import MultiHeadAttention
-from decoder_only.optimization import (
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.embeddings import rotations, sinusoids
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
+from decoder_only.model.multihead import MultiHeadAttention
+from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import train_step
+from decoder_only.training.optimizers import (
     build_optimizers,
     set_learning_rate,
     warmup_stable_decay,
 )
-from decoder_only.stories import StoryLanguage
-from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import train_step
 
 VOCAB_SIZE, S, BATCH_SIZE, N_HEADS = 512, 64, 8, 4
 N_WINDOWS = 128

@@ -27,10 +27,10 @@ import torch
 from torch import Tensor
 from trial import Table, beginnings, learn, stories
 
-from decoder_only.config import GPTConfig
 from decoder_only.data import training_batch
-from decoder_only.lm_head import next_token_loss
-from decoder_only.model import GPT
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
 
 LENGTH = 32
 RATES = (1e-3, 3e-3, 1e-2)

@@ -38,14 +38,15 @@ from jaxtyping import Int
 from torch import Tensor
 from trial import Table
 
-from decoder_only.config import GPTConfig
-from decoder_only.data import IGNORED, Corpus, document_corpus
-from decoder_only.model import GPT
-from decoder_only.optimization import build_optimizers, cosine, set_learning_rate
-from decoder_only.presets import MODERN
+from decoder_only.data import Corpus, document_corpus
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import IGNORED
+from decoder_only.model.presets import MODERN
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import evaluate, train_step
+from decoder_only.training.optimizers import build_optimizers, cosine, set_learning_rate
 
 BATCH, CONTEXT, VOCABULARY = 4, 256, 1024
 HAMLET = StoryLanguage.hamlet()

@@ -40,14 +40,14 @@ from tables import append, key, read
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from decoder_only.attention import attention_mask
-from decoder_only.config import GPTConfig
-from decoder_only.encoders import EncoderDecoder
-from decoder_only.lm_head import next_token_loss
-from decoder_only.model import GPT
-from decoder_only.optimization import build_optimizers, cosine, set_learning_rate
-from decoder_only.stories.translation import GERMAN, Pair
+from decoder_only.model.attention import attention_mask
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
 from decoder_only.training import train_step
+from decoder_only.training.optimizers import build_optimizers, cosine, set_learning_rate
+from decoder_only.variants.encoders import EncoderDecoder
+from decoder_only_book.translation import GERMAN, Pair
 
 TABLE = _path.TABLES / "translators.csv"
 ARMS = ("encoder-decoder", "prefix", "causal")

@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from provenance import collect, write_results
 from tables import append, key, read
 
-from decoder_only import stored
 from decoder_only.data import Corpus, document_corpus, story_corpora
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only_book import stored
 
 __all__ = ["Table", "beginnings", "learn", "running_stories", "stories"]
 

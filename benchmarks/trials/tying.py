@@ -26,14 +26,14 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from trial import Table
 
-from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, story_corpora
-from decoder_only.lm_head import bits_per_byte
-from decoder_only.model import GPT
-from decoder_only.stored import load_story_model
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
+from decoder_only_book.stored import load_story_model
 
 WIDTH, DEPTH = 64, 2
 ARMS = ("tied", "separate", "tied, wider")

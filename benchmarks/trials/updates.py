@@ -33,20 +33,21 @@ import torch
 from torch import Tensor
 from trial import Table
 
-from decoder_only.config import GPTConfig
-from decoder_only.data import END_OF_TEXT, Corpus, document_corpus, training_batch
-from decoder_only.engine import hardware
-from decoder_only.model import GPT
-from decoder_only.optimization import (
+from decoder_only.base import hardware
+from decoder_only.data import Corpus, document_corpus, training_batch
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.stories import StoryLanguage
+from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.tokenization.tokenizer import END_OF_TEXT
+from decoder_only.training import evaluate, train_step
+from decoder_only.training.optimizers import (
     Muon,
     build_optimizers,
     cosine,
     parameter_groups,
     set_learning_rate,
 )
-from decoder_only.stories import StoryLanguage
-from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import evaluate, train_step
 
 SHAPE = {"vocab_size": 1024, "context_length": 64, "d_model": 64, "n_heads": 4}
 SHAPE |= {"n_layers": 2, "positions": "rotary", "norm": "rms", "bias": False}

@@ -24,11 +24,11 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from trial import Table
 
-from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, text_corpus, tiny_shakespeare
-from decoder_only.lm_head import bits_per_byte
-from decoder_only.model import GPT
-from decoder_only.presets import MODERN
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import bits_per_byte
+from decoder_only.model.presets import MODERN
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer
 from decoder_only.training import TrainConfig, train
 

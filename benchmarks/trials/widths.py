@@ -22,14 +22,14 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from trial import Table
 
-from decoder_only.config import GPTConfig
 from decoder_only.data import Corpus, story_corpora
-from decoder_only.model import GPT
-from decoder_only.scaling import widened
-from decoder_only.stored import load_story_model
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.counting import widened
+from decoder_only.model.gpt import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
+from decoder_only_book.stored import load_story_model
 
 WIDTHS, VOCAB_SIZE, CONTEXT_LENGTH, STEPS = (16, 32, 64, 128), 512, 128, 128
 START = {"muon": 2.0**-6, "adamw": 2.0**-8}

@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "GPT": "decoder_only.model",
-    "GPTConfig": "decoder_only.config",
+    "GPT": "decoder_only.model.gpt",
+    "GPTConfig": "decoder_only.model.config",
     "BytePairTokenizer": "decoder_only.tokenization",
     "generate": "decoder_only.generation",
-    "load": "decoder_only.pretrained",
+    "load": "decoder_only.hub",
     "train": "decoder_only.training",
 }
 __all__ = [*_HOMES, "__version__"]

@@ -20,24 +20,18 @@ from pathlib import Path
 
 import torch
 
-from decoder_only.config import GPTConfig
-from decoder_only.data import (
-    Corpus,
-    read_text,
-    split_text,
-    story_corpora,
-    text_corpus,
-    tiny_shakespeare,
-)
-from decoder_only.engine import checkpoint
-from decoder_only.engine.checks import require
-from decoder_only.engine.distributed import ALONE, Process, broadcast
-from decoder_only.engine.tokens import open_tokens
-from decoder_only.model import GPT
-from decoder_only.presets import MODERN
+from decoder_only.base.checks import require
+from decoder_only.data.corpus import Corpus, split_text, story_corpora, text_corpus
+from decoder_only.data.prepared import open_tokens
+from decoder_only.data.sources import read_text, tiny_shakespeare
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.presets import MODERN
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import TrainConfig
+from decoder_only.training import checkpoint
+from decoder_only.training.config import TrainConfig
+from decoder_only.training.processes import ALONE, Process, broadcast
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-from decoder_only import pretrained
+from decoder_only import hub
 from decoder_only.cli.options import Flag, option
 from decoder_only.cli.words import command, plain
-from decoder_only.engine import checkpoint
+from decoder_only.training import checkpoint
 
 
 def export(
@@ -23,7 +23,7 @@ def export(
         overwrite: Take the place of files of the same names.
     """
     saved = checkpoint.load(run)
-    pretrained.export(saved.model, saved.tokenizer, out, overwrite=overwrite)
+    hub.export(saved.model, saved.tokenizer, out, overwrite=overwrite)
     print(f"The model is in {plain(out)}. Python opens it by transformers:")
     print(f"  AutoModelForCausalLM.from_pretrained({str(out)!r})")
     print("and so does this command:")

@@ -9,13 +9,14 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from decoder_only import presets, pretrained, scaling
+from decoder_only import hub
+from decoder_only.base.files import reading
 from decoder_only.cli.options import option
 from decoder_only.cli.words import line, shape, short
-from decoder_only.config import GPTConfig
-from decoder_only.engine import checkpoint, log
-from decoder_only.engine.files import reading
+from decoder_only.model import counting, presets
+from decoder_only.model.config import GPTConfig
 from decoder_only.recipes import RECIPES
+from decoder_only.training import checkpoint, log
 
 
 def info(name: Positional[Annotated[str, option("RUN|MODEL")]]) -> None:
@@ -31,7 +32,7 @@ def info(name: Positional[Annotated[str, option("RUN|MODEL")]]) -> None:
 
 def _count(name: str) -> None:
     config, details = _described(name)
-    length, parts = config.context_length, scaling.count_parameters(config)
+    length, parts = config.context_length, counting.count_parameters(config)
     n = sum(parts.values())
     line("Model", name)
     line("Shape", f"{shape(config)}, {length:,} tokens of context")
@@ -42,8 +43,8 @@ def _count(name: str) -> None:
             part += ", which the head reads too" if config.tied else ""
         if size:
             print(f"{'':11}{size:>{len(f'{n:,}')},} {size / n:6.1%}  {part}")
-    forward = sum(scaling.count_flops(config, length).values()) / length
-    off, cache = 2 * n / forward - 1, scaling.cache_bytes(config, 1, length)
+    forward = sum(counting.count_flops(config, length).values()) / length
+    off, cache = 2 * n / forward - 1, counting.cache_bytes(config, 1, length)
     unread = "" if config.tied else ", and counts an embedding that no product reads"
     six = f"6 N is {short(6 * n)}, {abs(off):.1%} {'more' if off > 0 else 'less'}"
     costs = f"{short(forward)} a token forward, {short(3 * forward)} in training"
@@ -74,7 +75,7 @@ def _described(name: str) -> tuple[GPTConfig, Mapping[str, object]]:
             f"{', '.join([*presets.PRESETS, *RECIPES])}"
         )
     if any(Path(name).glob("model*.safetensors*")):
-        return pretrained.read_config(name), {}
+        return hub.read_config(name), {}
     saved = checkpoint.read_config(name)
     return GPTConfig(**saved["model"]), saved
 
@@ -84,7 +85,7 @@ def _training_memory(config: GPTConfig, optimizer: str) -> tuple[str, ...]:
         return ("not counted for post-norm",)
     plain, kinds = replace(config, dropout=0.0), ("float32", "bfloat16")
     how = {"optimizer": optimizer}
-    held = [scaling.training_bytes(plain, 1, number_format=k, **how) for k in kinds]
+    held = [counting.training_bytes(plain, 1, number_format=k, **how) for k in kinds]
     whole, half = (short(sum(each.values()), "B") for each in held)
     fixed = sum(held[0][name] for name in ("weights", "gradients", "optimizer"))
     name = {"adamw": "AdamW", "muon": "Muon"}[optimizer]

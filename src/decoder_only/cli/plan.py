@@ -7,13 +7,15 @@ import shlex
 import textwrap
 from typing import Annotated, Literal
 
-from decoder_only import planning, recipes, scaling
+from decoder_only import recipes
+from decoder_only.analysis import planning
+from decoder_only.analysis.laws import PUBLISHED
+from decoder_only.base.hardware import DEVICES, known_device
 from decoder_only.cli.options import option, written
 from decoder_only.cli.words import duration, power, shape, short
-from decoder_only.config import GPTConfig
-from decoder_only.engine.hardware import DEVICES, known_device
-from decoder_only.laws import PUBLISHED
-from decoder_only.training import TrainConfig
+from decoder_only.model import counting
+from decoder_only.model.config import GPTConfig
+from decoder_only.training.config import TrainConfig
 
 
 def plan(
@@ -114,7 +116,7 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
     part = {name: short(size, "B") for name, size in plan.memory.items()}
     total, room = short(sum(plan.memory.values()), "B"), short(device.memory, "B")
     hours = f"{n_devices * plan.seconds / 3600:,.1f} device-hours"
-    exact = 3 * sum(scaling.count_flops(config, length).values()) / length * d
+    exact = 3 * sum(counting.count_flops(config, length).values()) / length * d
     ways = ({"compiled": True}, {"recompute": True}, {"loss_slices": 8})
     less = [short(plan.memory_if(**way), "B") for way in ways]
     stored = short(4 * n, "B"), short(12 * n, "B")

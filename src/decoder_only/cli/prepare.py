@@ -9,9 +9,10 @@ from tyro.conf import Positional
 
 from decoder_only.cli.options import Flag, option
 from decoder_only.cli.words import command, plain
-from decoder_only.data import tiny_shakespeare
-from decoder_only.engine import checkpoint, tokens
+from decoder_only.data import prepared
+from decoder_only.data.sources import tiny_shakespeare
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import checkpoint
 
 
 def prepare(
@@ -35,7 +36,7 @@ def prepare(
         overwrite: Take the place of tokens that are in the folder already.
         quiet: Do not show how far it is.
     """
-    prepared = tokens.prepare(
+    prepared = prepared.prepare(
         _source(source),
         out,
         tokenizer=_tokenizer(tokenizer),

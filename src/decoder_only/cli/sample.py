@@ -7,16 +7,16 @@ from typing import Annotated
 
 import torch
 
-from decoder_only import generation, pretrained, recipes
+from decoder_only import generation, hub, recipes
+from decoder_only.base.checks import require
+from decoder_only.base.hardware import choose_device, has_native_bfloat16
 from decoder_only.cli.options import Device, Flag, option
 from decoder_only.cli.words import show, visible
-from decoder_only.engine import checkpoint
-from decoder_only.engine.checks import require
-from decoder_only.engine.hardware import choose_device, has_native_bfloat16
-from decoder_only.model import GPT
-from decoder_only.presets import ALIASES
+from decoder_only.model.gpt import GPT
+from decoder_only.model.presets import ALIASES
 from decoder_only.stories import Explanation
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import checkpoint
 
 
 def sample(
@@ -102,8 +102,8 @@ def _opened(
 ) -> tuple[GPT, BytePairTokenizer, dict[str, object]]:
     """The model of a run, of an exported folder, or of the field, and what it was trained on."""
     name = ALIASES.get(str(run), str(run))
-    if any(run.glob("model*.safetensors*")) or name in pretrained.PUBLISHED:
-        model, tokenizer = pretrained.load(run, device=device)
+    if any(run.glob("model*.safetensors*")) or name in hub.PUBLISHED:
+        model, tokenizer = hub.load(run, device=device)
         if tokenizer is None:
             raise ValueError(
                 f"{run} has no tokenizer.json, without which nothing is read"

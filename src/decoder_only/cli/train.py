@@ -8,19 +8,19 @@ import torch
 
 from decoder_only import recipes
 from decoder_only import training as loop
+from decoder_only.base.checks import require
+from decoder_only.base.hardware import choose_device, describe, keep_freed_memory
 from decoder_only.cli.options import Device, Flag, option, settings
 from decoder_only.cli.words import command, plain, shape, show
-from decoder_only.config import GPTConfig
-from decoder_only.engine import checkpoint
-from decoder_only.engine.checks import require
-from decoder_only.engine.distributed import broadcast, in_background, process_group
-from decoder_only.engine.hardware import choose_device, describe, keep_freed_memory
-from decoder_only.engine.monitor import History
-from decoder_only.generation import write
-from decoder_only.lm_head import bits_per_byte
-from decoder_only.model import GPT
+from decoder_only.generation.writing import write
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
+from decoder_only.training import checkpoint
+from decoder_only.training.monitor import History
+from decoder_only.training.processes import broadcast, in_background, process_group
 
 PROMPT = "Once there was a"
 """With which some stories of each named language begin."""

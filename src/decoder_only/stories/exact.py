@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from decoder_only.engine.checks import require
+from decoder_only.base.checks import require
 from decoder_only.stories.grammar import (
     Choice,
     Draw,

@@ -19,7 +19,7 @@ from itertools import takewhile
 from random import Random
 from typing import Any, ClassVar, Literal, get_args
 
-from decoder_only.engine.checks import require
+from decoder_only.base.checks import require
 from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
 from decoder_only.stories.world import (
     ALL_TALES,

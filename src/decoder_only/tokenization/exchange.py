@@ -7,7 +7,7 @@ Chapter 8.
 
 from typing import Any, Protocol, runtime_checkable
 
-from decoder_only.engine.checks import require
+from decoder_only.base.checks import require
 
 from .merges import GPT2_BYTE_ORDER
 from .pretokens import GPT2_PATTERN

@@ -16,8 +16,8 @@ from typing import Literal, SupportsIndex
 import regex
 import tiktoken
 
-from decoder_only.engine.checks import require
-from decoder_only.engine.files import read_json, write_atomically
+from decoder_only.base.checks import require
+from decoder_only.base.files import read_json, write_atomically
 
 from .exchange import from_tokenizers
 from .merges import BYTE_ORDER, GPT2_BYTE_ORDER, apply_merges, learn_merges, spell
@@ -434,7 +434,7 @@ class BytePairTokenizer:
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path} is not a byte-level BPE tokenizer of GPT-2's kind ({error!r:.500}); "
-                "decoder_only.pretrained.load_model reads the model without it"
+                "decoder_only.hub.load_model reads the model without it"
             ) from None
 
     def to_tiktoken(self) -> tiktoken.Encoding:

@@ -1,0 +1,247 @@
+"""Scaling laws: the loss of a model that has not been trained, from those that have.
+
+    loss(N, M) = E + A / N^alpha + B / M^beta
+
+E is the loss that no model goes below, the entropy of the text. The second term is what a model
+of N parameters lacks even with endless data, the third what M tokens leave unlearned even by an
+endless model. Training costs about C = 6 N M operations, and the cheapest way to a loss balances
+the two terms. The papers write D for M, which in this book is a width. Chapter 10.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from itertools import product
+
+import numpy as np
+from numpy import ndarray
+from scipy.optimize import least_squares
+
+from decoder_only.base.checks import require
+
+__all__ = [
+    "PUBLISHED",
+    "JointLaw",
+    "KaplanLaw",
+    "bootstrap",
+    "fit",
+    "interval",
+]
+
+
+@dataclass(frozen=True)
+class JointLaw:
+    """E + A / N^alpha + B / M^beta, where A = N_0^alpha and B = M_0^beta in the chapter.
+
+    Attributes:
+        floor: E, in nats per token.
+        parameter_factor, parameter_exponent: A and alpha.
+        token_factor, token_exponent: B and beta.
+
+    Source: Hoffmann et al. (2022), equation 2.
+    """
+
+    floor: int | float
+    parameter_factor: int | float
+    parameter_exponent: int | float
+    token_factor: int | float
+    token_exponent: int | float
+
+    def loss(
+        self, parameters: int | float | ndarray, tokens: int | float | ndarray
+    ) -> float | ndarray:
+        """Nats per token of a model with so many parameters after so many tokens."""
+        by_size = self.parameter_factor * parameters ** -float(self.parameter_exponent)
+        by_data = self.token_factor * tokens ** -float(self.token_exponent)
+        return self.floor + by_size + by_data
+
+    def best_split(self, flops: int | float) -> tuple[float, float]:
+        """N and M of the lowest loss that C = 6 N M operations can buy.
+
+        Where the budget is best spent, a little more of either term's remedy saves equally much:
+        alpha A / N^alpha = beta B / M^beta.
+
+        Source: Hoffmann et al. (2022), equation 4.
+        """
+        require("flops", flops, lambda c: c > 0, "above 0")
+        alpha, beta = self.parameter_exponent, self.token_exponent
+        ratio = alpha * self.parameter_factor / (beta * self.token_factor)
+        parameters = (ratio * (flops / 6) ** beta) ** (1 / (alpha + beta))
+        return parameters, flops / (6 * parameters)
+
+
+@dataclass(frozen=True)
+class KaplanLaw:
+    """((N_c / N)^(alpha_N / alpha_M) + M_c / M)^alpha_M, without a floor.
+
+    Attributes:
+        parameter_scale, parameter_exponent: N_c and alpha_N. N leaves the embeddings out.
+        token_scale, token_exponent: M_c and alpha_M.
+
+    Source: Kaplan et al. (2020), equation 1.5 and table 2.
+    """
+
+    parameter_scale: int | float
+    parameter_exponent: int | float
+    token_scale: int | float
+    token_exponent: int | float
+
+    def loss(
+        self, parameters: int | float | ndarray, tokens: int | float | ndarray
+    ) -> float | ndarray:
+        """Nats per token of a model with so many parameters after so many tokens."""
+        ratio = self.parameter_exponent / self.token_exponent
+        by_size = (self.parameter_scale / parameters) ** ratio
+        return (by_size + self.token_scale / tokens) ** self.token_exponent
+
+    def best_split(self, flops: int | float) -> tuple[float, float]:
+        """N and M for C = 6 N M operations, as that paper recommends.
+
+        Not the minimum of `loss` under a budget, but the paper's own summary of its runs, which
+        were not trained to the end of their schedules: N = 1.3e9 C^0.73 with C in days of 1e15
+        operations per second.
+
+        Source: Kaplan et al. (2020), table 6.
+        """
+        require("flops", flops, lambda c: c > 0, "above 0")
+        parameters = 1.3e9 * (flops / (1e15 * 86_400)) ** 0.73
+        return parameters, flops / (6 * parameters)
+
+
+# Each for its own text and tokenizer: exponents may be compared, losses only roughly.
+PUBLISHED: dict[str, JointLaw | KaplanLaw] = {
+    "kaplan2020": KaplanLaw(6.4e13, 0.076, 1.8e13, 0.103),
+    # Hoffmann et al. (2022), appendix D.3, as printed.
+    "hoffmann2022": JointLaw(1.69, 406.4, 0.34, 410.7, 0.28),
+    # The same data, read off the published figure and fitted anew: Besiroglu et al. (2024).
+    "besiroglu2024": JointLaw(1.8172, 482.01, 0.3478, 2085.43, 0.3658),
+}
+
+
+def fit(
+    parameters: ndarray,
+    tokens: ndarray,
+    losses: ndarray,
+    *,
+    floor: int | float | None = None,
+    delta: float = 1e-3,
+    starts: Sequence[Sequence[float]] | None = None,
+) -> JointLaw:
+    """The joint law that fits measured runs best.
+
+    Best is the smallest sum of Huber's losses of log L_fitted - log L_measured. Beyond delta they
+    grow linearly and no longer quadratically, so that a run that went astray pulls with bounded
+    force. The sum has many valleys: each of many starts is followed down, and the lowest end
+    wins.
+
+    Args:
+        parameters, tokens, losses: N, M and loss of each run, in nats per token.
+        floor: E where it is known; None fits it too.
+        delta: where a residual begins to count as an outlier's.
+        starts: each of log A, log B, log E, alpha and beta; by default a grid of 36.
+
+    Raises:
+        ValueError: for fewer runs than constants, or for a number that is not finite or not
+            above 0.
+
+    Source: Hoffmann et al. (2022), section 3.3.
+    """
+    runs = [np.asarray(values, dtype=float) for values in (parameters, tokens, losses)]
+    n_free = 5 if floor is None else 4
+    if len({len(values) for values in runs}) > 1 or len(runs[0]) < n_free:
+        raise ValueError(
+            f"{n_free} constants need as many runs at least, each with parameters, tokens and "
+            f"loss; got {[len(values) for values in runs]}"
+        )
+    if any(not ((values > 0) & np.isfinite(values)).all() for values in runs):
+        raise ValueError("parameters, tokens and losses must all be finite and above 0")
+    require("floor", floor, lambda e: e is None or e > 0, "above 0, or None")
+    log_n, log_m, log_loss = (np.log(values) for values in runs)
+    log_floor = None if floor is None else math.log(floor)
+
+    def terms(x: ndarray) -> ndarray:
+        """The logarithms of the law's three terms, one column for each run."""
+        e = x[2] if log_floor is None else log_floor
+        by_size, by_data = x[0] - x[-2] * log_n, x[1] - x[-1] * log_m
+        return np.stack([by_size, by_data, np.full_like(log_n, e)])
+
+    def residuals(x: ndarray) -> ndarray:
+        return np.logaddexp.reduce(terms(x)) - log_loss
+
+    def slopes(x: ndarray) -> ndarray:
+        each = terms(x)
+        shares = np.exp(each - np.logaddexp.reduce(each))
+        columns = [shares[0], shares[1], -shares[0] * log_n, -shares[1] * log_m]
+        if log_floor is None:
+            columns.insert(2, shares[2])
+        return np.stack(columns, axis=1)
+
+    starts = _starts(log_loss) if starts is None else starts
+    if log_floor is not None:  # those that differ in E alone are one
+        starts = dict.fromkeys((a, b, *exponents) for a, b, _, *exponents in starts)
+    best = None
+    for x in starts:
+        found = least_squares(
+            residuals, x, slopes, loss="huber", f_scale=delta, max_nfev=400
+        )
+        if best is None or found.cost < best.cost:
+            best = found
+    log_a, log_b, *rest, alpha, beta = best.x
+    return JointLaw(
+        floor=math.exp(rest[0]) if log_floor is None else float(floor),
+        parameter_factor=math.exp(log_a),
+        parameter_exponent=float(alpha),
+        token_factor=math.exp(log_b),
+        token_exponent=float(beta),
+    )
+
+
+def _starts(log_loss: ndarray) -> list[tuple[float, ...]]:
+    floors = log_loss.min() + np.log([0.2, 0.9])
+    return list(product((0.0, 5.0, 10.0), (0.0, 5.0, 10.0), floors, (0.3, 0.8), (0.5,)))
+
+
+def bootstrap(
+    parameters: ndarray,
+    tokens: ndarray,
+    losses: ndarray,
+    *,
+    floor: int | float | None = None,
+    delta: float = 1e-3,
+    starts: Sequence[Sequence[float]] | None = None,
+    n_samples: int = 200,
+    seed: int = 0,
+) -> list[JointLaw]:
+    """Laws fitted to the runs drawn anew, with replacement: how much the fit owes to which runs.
+
+    Args:
+        parameters, tokens, losses, floor, delta: see `fit`.
+        starts: of the fit to all runs, near which those of the samples begin; see `fit`.
+        n_samples: how many.
+        seed: of the draws.
+
+    Source: Efron (1979).
+    """
+    runs = [np.asarray(values, dtype=float) for values in (parameters, tokens, losses)]
+    whole = fit(*runs, floor=floor, delta=delta, starts=starts)
+    e, a, alpha, b, beta = astuple(whole)
+    # From the fit to all runs it is not far to that of a sample; but a floor that was found near
+    # zero has no slope to follow, so each search begins at a high one too.
+    floors = (max(e, 1e-6), 0.6 * runs[2].min())
+    near = [(math.log(a), math.log(b), math.log(low), alpha, beta) for low in floors]
+    draws = np.random.default_rng(seed)
+    laws = []
+    for _ in range(n_samples):
+        chosen = draws.integers(len(runs[0]), size=len(runs[0]))
+        sample = [values[chosen] for values in runs]
+        laws.append(fit(*sample, floor=floor, delta=delta, starts=near))
+    return laws
+
+
+def interval(
+    values: Sequence[int | float], *, share: float = 0.9
+) -> tuple[float, float]:
+    """The middle share of some values: its lower and upper end."""
+    tail = (1 - share) / 2
+    low, high = np.quantile(np.asarray(values, dtype=float), [tail, 1 - tail])
+    return float(low), float(high)

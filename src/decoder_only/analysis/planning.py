@@ -1,0 +1,366 @@
+"""What to train with what there is: a model's shape and its tokens, from a budget and a device.
+
+    (6 N + 12 L D S) M = operations = devices x peak x utilization x seconds of computing
+
+A scaling law splits the budget between parameters and tokens; `scaling` counts what the split
+costs, and how many sequences the memory holds. Several devices talk besides, for as long as
+chapter 13 computes. Nothing is built and nothing trained. Chapter 10.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from decoder_only.analysis.laws import JointLaw, KaplanLaw
+from decoder_only.base.checks import require
+from decoder_only.base.hardware import Device
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.counting import count_parameters, training_bytes
+from decoder_only.model.presets import MODERN
+from decoder_only.training.monitor import flops_per_token
+from decoder_only.variants.parallelism.tensor import tensor_parallel_bytes
+
+__all__ = ["Plan", "plan_training", "shape_for"]
+
+_MACHINE = 8  # devices that one machine holds, as most are built
+_NETWORK = 50e9  # bytes per second of each device to other machines: 400 Gbit/s
+
+
+def shape_for(
+    n_parameters: int | float,
+    *,
+    vocab_size: int = 50_304,
+    context_length: int = 2048,
+    divisor: int = 1,
+) -> GPTConfig:
+    """A model of about so many parameters: heads of 64, D / L near 64, today's parts.
+
+    Args:
+        n_parameters: N.
+        vocab_size, context_length: V and S.
+        divisor: divides the number of heads.
+
+    Loss depends weakly on the shape within a factor of two or so (Kaplan et al., 2020, section
+    3.1), so it is chosen for round numbers.
+
+    Raises:
+        ValueError: for fewer parameters than the smallest such model has, or for 1e15 or more.
+    """
+    require("parameters", n_parameters, lambda n: n < 1e15, "below 1e15")
+
+    def config(d_model: int, n_layers: int) -> GPTConfig:
+        return GPTConfig(
+            vocab_size=vocab_size,
+            context_length=context_length,
+            d_model=d_model,
+            n_layers=n_layers,
+            n_heads=d_model // 64,
+            **MODERN,
+        )
+
+    def ugliness(shape: GPTConfig) -> float:
+        miss = sum(count_parameters(shape).values()) / n_parameters
+        stretch = shape.d_model / shape.n_layers / 64
+        return abs(math.log(stretch)) + 4 * abs(math.log(miss))
+
+    shapes, step = [], 64 * divisor
+    for d_model in range(step, 64 * 1024, step):
+        n_layers = round((n_parameters - vocab_size * d_model) / (12 * d_model**2))
+        if n_layers < 1:
+            break
+        if n_layers < 2**16:  # which `GPTConfig` asks for
+            shapes.append(config(d_model, n_layers))
+    if not shapes:
+        smallest = sum(count_parameters(config(step, 1)).values())
+        raise ValueError(
+            f"no model with {vocab_size} tokens has {n_parameters:.3g} parameters; the smallest "
+            f"has {smallest:,}; ask for more, or take a smaller vocabulary"
+        )
+    return min(shapes, key=ugliness)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A training run on paper.
+
+    Attributes:
+        config: what to train.
+        tokens: M, on how much.
+        device, n_devices: where.
+        tensor_parallel: among how many devices matrices and positions are divided. Such groups
+            divide the batch, and weights, gradients and optimizer's state.
+        utilization: the share of the peak that is reached while devices compute.
+        network: bytes per second that each device sends to another machine.
+        batch_size: sequences at a time in each group, which its memory holds.
+        memory: bytes on each device, by what takes them.
+        law: which predicts the loss.
+    """
+
+    config: GPTConfig
+    tokens: int | float
+    device: Device
+    n_devices: int
+    tensor_parallel: int
+    utilization: int | float
+    network: int | float
+    batch_size: int
+    memory: Mapping[str, int | float]
+    law: JointLaw | KaplanLaw
+
+    @property
+    def n_parameters(self) -> int:
+        """N, all of them."""
+        return sum(count_parameters(self.config).values())
+
+    @property
+    def flops(self) -> int | float:
+        """C, operations that it takes, counted as the field does: see `monitor.flops_per_token`."""
+        return self.tokens * flops_per_token(self.config)
+
+    @property
+    def data_parallel(self) -> int:
+        """Among how many groups the batch is divided."""
+        return self.n_devices // self.tensor_parallel
+
+    @property
+    def sent(self) -> dict[str, float]:
+        """Bytes that each device sends for the sequences of one time.
+
+        Those of the "matrices" are counted by `parallelism.tensor_parallel_bytes`, in 16 bits.
+        For the "state", weights are gathered forward and backward in 16 bits, and gradients added
+        up in float32: 8 (P - 1) / P bytes for each parameter that a group's device holds.
+        """
+        sizes = self.batch_size, self.config.context_length, self.tensor_parallel
+        calls = tensor_parallel_bytes(self.config, *sizes, sequence=True)
+        others = (self.data_parallel - 1) / self.data_parallel
+        held = self.n_parameters / self.tensor_parallel
+        return {"matrices": sum(calls.values()) / 2, "state": 8 * others * held}
+
+    @property
+    def speeds(self) -> dict[str, float]:
+        """Bytes per second over the slowest link of the rings that send so.
+
+        Devices stand in machines of eight. A ring within one sends by the device's link.
+        """
+        is_near = {"state": self.n_devices <= _MACHINE}
+        is_near["matrices"] = is_near["state"] or _MACHINE % self.tensor_parallel == 0
+        speeds = self.network, self.device.link
+        return {name: speeds[near] for name, near in is_near.items()}
+
+    @property
+    def paces(self) -> dict[str, float]:
+        """Seconds that the sequences of one time take: "computing", and to send what is `sent`."""
+        tokens = self.batch_size * self.config.context_length
+        speed = self.tensor_parallel * self.device.flops * self.utilization
+        sending = {name: x / self.speeds[name] for name, x in self.sent.items()}
+        return {"computing": tokens * flops_per_token(self.config) / speed, **sending}
+
+    @property
+    def computing(self) -> float:
+        """The share of the time in which devices compute.
+
+        What divided matrices send stands between parts that need each other, so that nothing
+        hides it. What a divided state sends goes on meanwhile, and costs what is left over.
+        Latency is not counted. Equations of chapter 13.
+        """
+        each = self.paces
+        longest = max(each["computing"], each["state"])
+        return each["computing"] / (each["matrices"] + longest)
+
+    @property
+    def seconds(self) -> float:
+        """How long, computing and waiting."""
+        at_best = self.n_devices * self.device.flops * self.utilization
+        return self.flops / at_best / self.computing
+
+    @property
+    def loss(self) -> float:
+        """What the law predicts, in nats per token of the text that it was fitted to."""
+        return self.law.loss(self.n_parameters, self.tokens)
+
+    def memory_if(self, **way: object) -> int | float:
+        """Bytes on each device where training goes another way; see `scaling.training_bytes`."""
+        shares = self.n_devices, self.tensor_parallel
+        return sum(_memory(self.config, self.batch_size, *shares, **way).values())
+
+    @property
+    def training(self) -> dict[str, object]:
+        """The fields of `TrainConfig` that train it.
+
+        A step has about half a million tokens, as of the smaller GPT-3, but no plan has fewer than
+        a thousand steps for that. The learning rate follows the rule of thumb in Kaplan et al.
+        (2020), appendix D.6, from which it is time to depart once there are runs to look at.
+        """
+        rows = self.batch_size * self.data_parallel
+        each = rows * self.config.context_length
+        accumulation = max(1, int(min(2**19, self.tokens / 1000) // each))
+        steps = max(1, round(self.tokens / (each * accumulation)))
+        rate = max(1e-4, 0.003239 - 0.0001395 * math.log(self.n_parameters))
+        return {
+            "steps": steps,
+            "batch_size": rows * accumulation,
+            "accumulation": accumulation,
+            "optimizer": "adamw",
+            "learning_rate": float(f"{rate:.1e}"),
+            "warmup_steps": steps // 50,
+            "evaluate_every": max(1, steps // 10),
+        }
+
+
+def plan_training(
+    law: JointLaw | KaplanLaw,
+    device: Device,
+    *,
+    n_devices: int = 1,
+    tensor_parallel: int = 1,
+    network: int | float = _NETWORK,
+    hours: int | float | None = None,
+    flops: int | float | None = None,
+    parameters: int | float | None = None,
+    tokens: int | float | None = None,
+    utilization: int | float = 0.4,
+    vocab_size: int = 50_304,
+    context_length: int = 2048,
+) -> Plan:
+    """What to train with what there is.
+
+    Give the budget as hours or as flops, and the law splits it; or fix parameters or tokens, and
+    the budget gives the other; or fix both, and they give the budget. Parameters alone take the
+    tokens that the law calls best for them. Shapes come in steps, and attention costs more than
+    6 N a token: with the tokens fixed the budget is met within some per cent, else exactly. Of a
+    budget in hours only what devices compute in buys operations.
+
+    Kaplan's N leaves the embeddings out. Here it is taken for all parameters, which differ by
+    less than a tenth from a billion on.
+
+    Raises:
+        ValueError: for a number that is not above 0, for two budgets, or for too much or too
+            little of what decides; if `tensor_parallel` does not divide what it must, or if not
+            even one sequence fits the device.
+
+    Example: 32 devices in eight groups of four, `n_devices=32, tensor_parallel=4`.
+    """
+    given = {"hours": hours, "flops": flops, "parameters": parameters, "tokens": tokens}
+    sizes = {"n_devices": n_devices, "tensor_parallel": tensor_parallel}
+    for name, value in {**given, **sizes, "network": network}.items():
+        require(name, value, lambda x: x is None or x > 0, "above 0")
+    whole = {"n_devices": n_devices, "vocab_size": vocab_size}
+    for name, value in {**whole, "context_length": context_length}.items():
+        wanted = f"a multiple of the {tensor_parallel} devices that divide the matrices"
+        require(name, value, lambda n: n % tensor_parallel == 0, wanted)
+    wanted = f"{_MACHINE} at most, or a multiple of that: machines are whole"
+    is_whole = n_devices <= _MACHINE or n_devices % _MACHINE == 0
+    require("n_devices", n_devices, lambda _: is_whole, wanted)
+    wanted = "above 0, and 1 at most"
+    require("utilization", utilization, lambda share: 0 < share <= 1, wanted)
+    n_given = sum(given[name] is not None for name in ("hours", "flops"))
+    both = parameters is not None and tokens is not None
+    if n_given == 2 or (n_given == 1 and both):
+        raise ValueError(
+            "hours, flops, and parameters with tokens each fix the budget; give one of the three"
+        )
+    if n_given == 0 and parameters is None and tokens is None:
+        raise ValueError("give hours, flops, parameters or tokens; one is enough")
+    fixed = {
+        "device": device,
+        "n_devices": n_devices,
+        "tensor_parallel": tensor_parallel,
+        "utilization": utilization,
+        "network": network,
+        "law": law,
+    }
+    sizes = {"vocab_size": vocab_size, "context_length": context_length}
+    wished = (parameters, tokens)
+    if hours is None:
+        return _plan(flops, wished, sizes, fixed)
+    at_best, share = hours * 3600 * n_devices * device.flops * utilization, 1.0
+    for _ in range(9):  # how long devices wait hangs on the shape that is left
+        plan = _plan(at_best * share, wished, sizes, fixed)
+        if plan.computing == share:
+            break
+        share = plan.computing
+    if tokens is None:
+        plan = replace(plan, tokens=plan.tokens * hours * 3600 / plan.seconds)
+    return plan
+
+
+def _plan(
+    flops: int | float | None,
+    wished: tuple[int | float | None, int | float | None],
+    sizes: Mapping[str, int],
+    fixed: Mapping[str, Any],
+) -> Plan:
+    """The plan for so many operations, or for what is wished of parameters and tokens."""
+    (parameters, tokens), law = wished, fixed["law"]
+    if parameters is None and tokens is None:
+        parameters, _ = law.best_split(flops)
+    elif flops is None and None in wished:
+        parameters, tokens = _complete(law, parameters, tokens)
+    elif parameters is None:
+        parameters = _affordable(flops / tokens, **sizes)
+    config = shape_for(parameters, **sizes, divisor=fixed["tensor_parallel"])
+    if tokens is None:
+        tokens = flops / flops_per_token(config)
+    shares = fixed["n_devices"], fixed["tensor_parallel"]
+    batch_size, memory = _fill(config, fixed["device"], *shares)
+    rows = {"batch_size": batch_size, "memory": memory}
+    return Plan(config=config, tokens=tokens, **rows, **fixed)
+
+
+def _complete(
+    law: JointLaw | KaplanLaw,
+    parameters: int | float | None,
+    tokens: int | float | None,
+) -> tuple[int | float, int | float]:
+    """The other of the two, as the law splits the budget that contains the one."""
+    low, high = 0.0, 40.0
+    for _ in range(60):  # both grow with the budget; its logarithm's interval is halved
+        middle = (low + high) / 2
+        n, m = law.best_split(10**middle)
+        too_small = n < parameters if tokens is None else m < tokens
+        low, high = (middle, high) if too_small else (low, middle)
+    n, m = law.best_split(10**high)
+    return (parameters, m) if tokens is None else (n, tokens)
+
+
+def _affordable(budget: int | float, **sizes: int) -> float:
+    """How many parameters can be trained for so many operations a token."""
+    flops_per_parameter = 6.0
+    for _ in range(4):  # what attention adds depends on the shape that is left
+        config = shape_for(budget / flops_per_parameter, **sizes)
+        n_parameters = sum(count_parameters(config).values())
+        flops_per_parameter = flops_per_token(config) / n_parameters
+    return budget / flops_per_parameter
+
+
+def _memory(
+    config: GPTConfig,
+    batch_size: int,
+    n_devices: int,
+    tensor_parallel: int,
+    **way: object,
+) -> dict[str, int | float]:
+    """The state over all devices; activations and loss over those that divide the matrices."""
+    memory = training_bytes(config, batch_size, **way)
+    shared = ("weights", "gradients", "optimizer")
+    return {
+        name: x / (n_devices if name in shared else tensor_parallel)
+        for name, x in memory.items()
+    }
+
+
+def _fill(
+    config: GPTConfig, device: Device, n_devices: int, tensor_parallel: int
+) -> tuple[int, dict[str, int | float]]:
+    """The largest power of two of sequences that the memory holds, a tenth of it left free."""
+    shares = n_devices, tensor_parallel
+    tried = [(2**n, _memory(config, 2**n, *shares)) for n in range(12)]
+    fitting = [each for each in tried if sum(each[1].values()) <= 0.9 * device.memory]
+    if not fitting:
+        raise ValueError(
+            f"{sum(tried[0][1].values()) / 1e9:.0f} GB for a single sequence do not fit "
+            f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
+            "larger devices, fewer parameters or a shorter context"
+        )
+    return fitting[-1]

@@ -1,0 +1,1 @@
+"""Files, tensors on disk, checks and hardware: no model, no settings."""

@@ -1,0 +1,436 @@
+"""Text of any size into token files that training maps into memory, and those back into corpora.
+
+    index.json           what is in the folder: counts, checksums, the tokenizer's fingerprint
+    tokenizer.json       the tokenizer
+    train.tokens         ids and nothing else, in little-endian order
+    validation.tokens
+
+Three things are exact. The ids are those of `data.text_corpus` on the same text, although only a
+few megabytes of it are in memory at a time: text is cut where no word can reach across. Of every
+text the end is held out, as large a share as was asked for. And a folder is either whole or not
+there: all is made beside it, by one process at a time, and renamed.
+
+The word pattern of GPT-2 has no alternative that goes on from a visible character to white space.
+So a cut between the two moves no border of a word. (A cut behind white space may move one:
+the pattern reads "\\n\\n" as one word at the end of a text, and as two before a letter.)
+
+Chapter 9.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from tqdm import tqdm
+
+from decoder_only import data
+from decoder_only.base import files
+from decoder_only.base.checks import require
+from decoder_only.data.corpus import Corpus
+from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer, gpt2_tokenizer
+from decoder_only.tokenization.tokenizer import END_OF_TEXT
+
+__all__ = ["Prepared", "open_tokens", "prepare"]
+
+INDEX, TOKENIZER = "index.json", "tokenizer.json"
+PARTS = {"train": "train.tokens", "validation": "validation.tokens"}
+FORMAT = "decoder-only tokens, format 2"
+ID_TYPES = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+
+_PIECE = 2**17  # characters that are encoded as one
+_BATCH = 32  # pieces that are in memory as ids at a time
+_LONGEST_STRETCH = 2**24  # characters that are held in search of a place to cut
+_SAMPLE = (
+    10_000_000  # bytes of training text, or a little more, to learn a vocabulary from
+)
+_LAST_CUT = re.compile(r".*\S(?=[ \n])", re.DOTALL)
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """What this module asks of an open stream."""
+
+    def read(self, size: int, /) -> bytes | str: ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _StoredCorpus(Corpus):
+    stored_fingerprint: str
+
+    @property
+    def fingerprint(self) -> str:
+        """As of the same corpus in memory; computed when the ids were written."""
+        return self.stored_fingerprint
+
+
+class Prepared(NamedTuple):
+    """What `prepare` made, as `open_tokens` finds it.
+
+    Attributes:
+        train, validation: corpora whose ids stay on the disk until they are asked for.
+        tokenizer: the one that made the ids.
+        index: index.json as plain data, for the record of a run.
+    """
+
+    train: Corpus
+    validation: Corpus
+    tokenizer: BytePairTokenizer
+    index: dict[str, object]
+
+
+# --------------------------------------------------------------------------------------- preparing
+
+
+def prepare(
+    source: str | Path | Sequence[Path] | Readable,
+    folder: str | Path,
+    *,
+    tokenizer: BytePairTokenizer | Literal["gpt2"] | int,
+    train_share: float = 0.9,
+    overwrite: bool = False,
+    progress: bool = False,
+) -> Prepared:
+    """Encode text once, into a folder from which it is then read at the speed of the disk.
+
+    Of each text the end is held out for validation, cut as `data.split_text` cuts. So the share is
+    the one that was asked for, however long and however many the texts, and a text that is added
+    changes no other's. A marker `<|endoftext|>` in a text divides it into documents, but not
+    between the parts.
+
+    Memory does not grow with the text. It does with a stretch that offers no place to cut, one
+    without a space or line end behind a visible character; at 2^24 characters it is refused.
+
+    Args:
+        source: a file; a folder, whose .txt and .md files are taken at any depth and in the order
+            of their paths; several files; or an open stream, whose text is kept beside the folder
+            meanwhile, since its end is known only at the end. All text is UTF-8.
+        folder: new or empty, or a link to one; its parents are made.
+        tokenizer: a tokenizer, or "gpt2", or the size of a vocabulary, which is then learned from
+            the first ten megabytes of the training text, and is smaller where they cannot fill it.
+        train_share: share of each text, in bytes, to train on.
+        overwrite: take the place of a prepared folder, which stays until the new one is whole.
+        progress: draw a bar on stderr.
+
+    Raises:
+        FileNotFoundError: a source that is not there, or a folder without text files.
+        FileExistsError: the folder holds prepared data and `overwrite` is False, or anything else.
+        ValueError: text that is not UTF-8, too little text, a device or a pipe instead of a file, a
+            tokenizer without an end-of-text token or with a pattern of its own, a share that cannot
+            be.
+        OSError: a text cannot be read, or the folder not be written or replaced (another disk is
+            mounted there), or another process is making it. Nothing was changed then.
+    """
+    require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
+    if tokenizer == "gpt2":
+        tokenizer = gpt2_tokenizer()
+    if isinstance(tokenizer, BytePairTokenizer):
+        wanted = f"one with GPT-2's pattern and the special token {END_OF_TEXT}"
+        require("tokenizer", tokenizer, _fits, wanted)
+    folder, texts = _replaceable(folder), _texts(source)
+    files.check_free(folder, "prepared data", _ours, overwrite=overwrite)
+    aside = folder.with_name(f".{folder.name}.unfinished")
+    new, old = aside / "new", folder.with_name(f".{folder.name}.old")
+    try:
+        for path in filter(Path.is_symlink, (aside, old)):
+            path.unlink()  # nothing is written elsewhere
+        aside.mkdir(parents=True, exist_ok=True)
+        with files.locked(aside):
+            try:
+                # Again: another may have been faster.
+                free = {"overwrite": overwrite}
+                files.check_free(folder, "prepared data", _ours, **free)
+                shutil.rmtree(new, ignore_errors=True)
+                (new / "text").mkdir(parents=True)
+                texts = [_on_disk(text, new / "text") for text in texts]
+                if not isinstance(tokenizer, BytePairTokenizer):
+                    sample = _sample(_pieces(texts, train_share))
+                    tokenizer = BytePairTokenizer.train(sample, tokenizer, at_most=True)
+                index = _encode(texts, new, tokenizer, train_share, progress)
+                shutil.rmtree(new / "text")
+                tokenizer.save(new / TOKENIZER)
+                content = json.dumps(index, indent=2).encode()
+                files.write_atomically(new / INDEX, content)
+                shutil.rmtree(old, ignore_errors=True)
+                if folder.exists():
+                    os.replace(folder, old)
+                os.replace(new, folder)
+                files.sync_folder(folder.parent)
+                shutil.rmtree(old, ignore_errors=True)
+            finally:
+                if old.exists() and not folder.exists():
+                    os.replace(old, folder)
+                shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        if error.errno is None:  # all is said
+            raise
+        said = f"cannot make {folder}: {error.strerror or error}"
+        named = f" ({error.filename})" if error.filename else "; make room there"
+        raise OSError(f"{said}{named}, or choose another folder") from error
+    return open_tokens(folder, verify=False)
+
+
+def _replaceable(folder: str | Path) -> Path:
+    """The folder itself, behind a link, if another can take its place."""
+    folder = Path(folder).resolve()
+    if folder == Path.cwd() or os.path.ismount(folder):
+        raise OSError(
+            f"{folder} cannot be replaced as a whole, being where a disk is mounted, or where this "
+            f"runs; choose a folder in it, such as {folder / 'tokens'}"
+        )
+    return folder
+
+
+def _fits(tokenizer: BytePairTokenizer) -> bool:
+    return tokenizer.pattern == GPT2_PATTERN and END_OF_TEXT in tokenizer.special_tokens
+
+
+def _texts(source: str | Path | Sequence[Path] | Readable) -> Sequence[Path | Readable]:
+    """The texts of a source, its files named and known to be there."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        source = data.text_files(path) if path.is_dir() else [path]
+    if not isinstance(source, Sequence):
+        return [source]
+    for path in source:
+        data.check_text_file(path)
+    return source
+
+
+def _on_disk(text: Path | Readable, folder: Path) -> Path:
+    if isinstance(text, Path):
+        return text
+    with (folder / "standard input").open("wb") as file:
+        while block := text.read(_PIECE):
+            file.write(block.encode() if isinstance(block, str) else block)
+    return Path(file.name)
+
+
+def _ours(_: Path) -> set[str]:
+    return {INDEX, TOKENIZER, *PARTS.values()}
+
+
+# ---------------------------------------------------------------------------- from texts to pieces
+
+
+class _Piece(NamedTuple):
+    part: str
+    text: str
+    begins: bool  # a document
+
+
+def _pieces(texts: Iterable[Path], train_share: float) -> Iterator[_Piece]:
+    """The beginning and the end of each text, in pieces that can be encoded one by one."""
+    for path in texts:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            cut = int(size * train_share)
+            file.seek(cut)
+            cut += data.next_character(file.read(4), 0)
+            for part, ends in zip(PARTS, [(0, cut), (cut, size)], strict=True):
+                for text, begins in _cut(data.read_chunks(file, str(path), *ends)):
+                    yield _Piece(part, text, begins)
+
+
+def _cut(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Pieces whose ids, one after the other, are those of the text; and which begin a document."""
+    begins, rest = True, ""
+    for chunk in chunks:
+        *ended, rest = (rest + chunk).split(END_OF_TEXT)
+        for text in ended:
+            if text:
+                yield text, begins
+            begins = True
+        if len(rest) >= _PIECE and (found := _LAST_CUT.match(rest)):
+            yield found[0], begins
+            begins, rest = False, rest[found.end() :]
+        elif len(rest) > _LONGEST_STRETCH:
+            raise ValueError(
+                f"there is no place to cut in {len(rest):,} characters that begin with "
+                f"{rest[:20]!r}; break the text by spaces or line ends"
+            )
+    if rest:
+        yield rest, begins
+
+
+def _sample(pieces: Iterable[_Piece]) -> Iterator[str]:
+    """The beginning of the training text, to learn a vocabulary from."""
+    n_bytes = 0
+    for piece in pieces:
+        if n_bytes >= _SAMPLE:
+            return
+        if piece.part == "train":
+            yield piece.text
+            n_bytes += len(piece.text.encode())
+
+
+# ---------------------------------------------------------------------------- from pieces to files
+
+
+class _Part:
+    """Writes the ids of one part, and keeps count of them."""
+
+    def __init__(self, file: BinaryIO, id_type: str) -> None:
+        self.file, self.id_type = file, ID_TYPES[id_type]
+        self.sha256, self.fingerprint = hashlib.sha256(), hashlib.sha256()
+        self.n_tokens = self.n_bytes = 0
+
+    def append(self, ids: list[int], n_bytes: int) -> None:
+        array = np.array(ids, dtype=self.id_type)
+        self.file.write(content := array.tobytes())
+        self.sha256.update(content)
+        # What `Corpus.fingerprint` computes from ids in memory.
+        self.fingerprint.update(array.astype("<u4").tobytes())
+        self.n_tokens += len(ids)
+        self.n_bytes += n_bytes
+
+    def summary(self) -> dict[str, object]:
+        return {
+            "tokens": self.n_tokens,
+            "bytes": self.n_bytes,
+            "fingerprint": self.fingerprint.hexdigest(),
+            "sha256": self.sha256.hexdigest(),
+        }
+
+
+def _encode(
+    texts: Sequence[Path],
+    folder: Path,
+    tokenizer: BytePairTokenizer,
+    train_share: float,
+    progress: bool,
+) -> dict[str, object]:
+    """Write the ids of all texts; returns the index."""
+    bar = tokenizer.special_tokens[END_OF_TEXT]
+    id_type = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
+    size = sum(text.stat().st_size for text in texts)
+    pieces = _pieces(texts, train_share)
+    with ExitStack() as stack:
+        shown = {"total": size, "unit": "B", "unit_scale": True}
+        shown = stack.enter_context(tqdm(**shown, disable=not progress))
+        parts = {
+            name: _Part(stack.enter_context((folder / file).open("wb")), id_type)
+            for name, file in PARTS.items()
+        }
+        while batch := list(islice(pieces, _BATCH)):
+            encoded = tokenizer.encode_batch([piece.text for piece in batch])
+            for piece, ids in zip(batch, encoded, strict=True):
+                n_bytes = len(piece.text.encode())
+                parts[piece.part].append([bar] * piece.begins + ids, n_bytes)
+                shown.update(n_bytes)
+        for part in parts.values():
+            part.file.flush()
+            os.fsync(part.file.fileno())
+    if min(part.n_tokens for part in parts.values()) < 2:
+        raise ValueError(
+            f"too little text: {train_share:.0%} to train on leaves a part empty"
+        )
+    index = {
+        "format": FORMAT,
+        "tokenizer": tokenizer.fingerprint,
+        "dtype": id_type,
+        "train_share": train_share,
+        "parts": {name: part.summary() for name, part in parts.items()},
+    }
+    return index | {"sha256": _sha256_of_index(index)}
+
+
+def _sha256_of_index(index: dict[str, object]) -> str:
+    content = {name: value for name, value in index.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+# ----------------------------------------------------------------------------------------- opening
+
+
+def open_tokens(
+    folder: str | Path,
+    *,
+    verify: bool = True,
+    tokenizer: BytePairTokenizer | None = None,
+) -> Prepared:
+    """The corpora of a folder that `prepare` made. Nothing is loaded before it is asked for.
+
+    The folder may come from a stranger: only its own files are opened, as ids and nothing else.
+
+    Args:
+        folder: the folder.
+        verify: compare each file with its checksum and each id with the vocabulary, which reads all
+            of them. Presence and size are always compared.
+        tokenizer: refuse ids that another tokenizer made.
+
+    Raises:
+        FileNotFoundError: not a prepared folder.
+        ValueError: a file that is missing, damaged or cut short, or another tokenizer.
+    """
+    folder = Path(folder)
+    if not (folder / INDEX).is_file():
+        words = ["decoder-only", "prepare", str(folder), "--out", f"{folder}-tokens"]
+        raise FileNotFoundError(
+            f"{folder} holds no prepared data (no {INDEX}); give a folder that "
+            "`decoder-only prepare` made, or make one of the texts that lie there: "
+            f"{shlex.join(words)}"
+        )
+    index = files.read_json(folder / INDEX)
+    said = "is damaged, or was not written by this version's `prepare`"
+    _check(_is_sound(index), folder / INDEX, said)
+    stored = BytePairTokenizer.load(folder / TOKENIZER)
+    same = stored.fingerprint == index["tokenizer"]
+    _check(same, folder / TOKENIZER, "is not the tokenizer that made these tokens")
+    said = f"was prepared with another tokenizer ({stored}, not {tokenizer})"
+    _check(tokenizer in (None, stored), folder, said)
+    bound = stored.vocab_size if verify else None
+    return Prepared(
+        *(_open_part(folder, index, n, bound) for n in PARTS), stored, index
+    )
+
+
+def _check(holds: bool, path: Path, said: str) -> None:
+    if not holds:
+        raise ValueError(
+            f"{path} {said}; restore it from a copy, or prepare the text again"
+        )
+
+
+def _is_sound(index: object) -> bool:
+    """Whether an index is one that `prepare` can have written; its seal proves no origin."""
+    try:
+        parts = [index["parts"][name] for name in PARTS]
+        counts = [n for part in parts for n in (part["bytes"], part["tokens"] - 1)]
+        texts = [part[name] for part in parts for name in ("fingerprint", "sha256")]
+        return (
+            (index["format"], index["sha256"]) == (FORMAT, _sha256_of_index(index))
+            and index["dtype"] in ID_TYPES
+            and all(type(n) is int and 0 < n < 2**63 for n in counts)
+            and all(type(text) is str for text in texts)
+        )
+    except (LookupError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def _open_part(
+    folder: Path, index: dict, name: str, bound: int | None
+) -> _StoredCorpus:
+    part, id_type = index["parts"][name], ID_TYPES[index["dtype"]]
+    path, size = folder / PARTS[name], part["tokens"] * id_type.itemsize
+    _check(path.is_file() and not path.is_symlink(), path, "is missing, or no file")
+    found = path.stat().st_size
+    _check(found == size, path, f"has {found:,} bytes instead of {size:,}")
+    # A plain array on the map is faster to index than NumPy's class for maps.
+    ids = np.asarray(np.memmap(path, dtype=id_type, mode="r"))
+    if bound is not None:
+        same = files.sha256_of_file(path) == part["sha256"]
+        _check(same and int(ids.max()) < bound, path, "is damaged")
+    stored_fingerprint = part["fingerprint"]
+    return _StoredCorpus(
+        ids=ids, n_bytes=part["bytes"], stored_fingerprint=stored_fingerprint
+    )

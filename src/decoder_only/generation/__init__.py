@@ -1,0 +1,20 @@
+"""From a distribution over the next token to a text: `sampling` of ids, `writing` of text. Chapter 9."""
+
+from decoder_only.generation.sampling import (
+    apply_temperature,
+    beam_search,
+    generate,
+    keep_top_k,
+    keep_top_p,
+)
+from decoder_only.generation.writing import stream, write
+
+__all__ = [
+    "apply_temperature",
+    "beam_search",
+    "generate",
+    "keep_top_k",
+    "keep_top_p",
+    "stream",
+    "write",
+]

@@ -1,0 +1,170 @@
+"""The settings of a published model, from and to its config.json."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from decoder_only.base.checks import require
+from decoder_only.hub.weights import GPT2, LLAMA, QWEN3
+from decoder_only.model.config import GPTConfig
+
+__all__ = ["gpt2_config", "llama_config"]
+
+
+# Their setting, ours, and what it is where config.json leaves it out.
+GPT2_SETTINGS = """
+vocab_size                 vocab_size
+n_positions                context_length
+n_embd                     d_model
+n_layer                    n_layers
+n_head                     n_heads
+n_inner                    d_mlp             null
+layer_norm_epsilon         norm_eps          1e-05
+tie_word_embeddings        tied              true
+activation_function        activation        "gelu_new"
+"""
+
+LLAMA_SETTINGS = """
+vocab_size                 vocab_size
+max_position_embeddings    context_length
+hidden_size                d_model
+num_hidden_layers          n_layers
+num_attention_heads        n_heads
+num_key_value_heads        n_kv_heads        null
+head_dim                   head_dim          null
+intermediate_size          d_mlp
+rms_norm_eps               norm_eps          1e-06
+rope_theta                 position_base     10000.0
+tie_word_embeddings        tied              false
+hidden_act                 activation        "silu"
+"""
+
+
+class Family(NamedTuple):
+    """How `transformers` describes and names one kind of model that `GPT` computes."""
+
+    architecture: str
+    weights: str  # a table as above
+    settings: str  # likewise
+    activations: dict[str, str]  # theirs: ours
+    ours: dict[str, Any]  # what all models of the family have
+    computed: dict[str, Any]  # their settings of which GPT computes this one value
+
+
+_LLAMA = Family(
+    architecture="LlamaForCausalLM",
+    weights=LLAMA,
+    settings=LLAMA_SETTINGS,
+    # A squared ReLU is a gated MLP whose gate is what it lets through: relu(u) * u = relu(u)^2.
+    activations={"silu": "swiglu", "relu": "squared_relu"},
+    ours={"positions": "rotary", "norm": "rms", "bias": False},
+    computed=dict.fromkeys(("attention_bias", "mlp_bias", "use_sliding_window"), False)
+    | dict.fromkeys(("rope_type", "type"), "default"),
+)
+FAMILIES = {
+    "gpt2": Family(
+        architecture="GPT2LMHeadModel",
+        weights=GPT2,
+        settings=GPT2_SETTINGS,
+        activations={"gelu_new": "gelu_tanh"},
+        ours={},
+        computed={"scale_attn_weights": True, "add_cross_attention": False}
+        | {"scale_attn_by_inverse_layer_idx": False},
+    ),
+    "llama": _LLAMA,
+    "qwen3": _LLAMA._replace(
+        architecture="Qwen3ForCausalLM",
+        weights=QWEN3,
+        settings=LLAMA_SETTINGS.replace("1e-06", ""),
+        ours=_LLAMA.ours | {"qk_norm": True},
+    ),
+}
+
+
+def gpt2_config(settings: Mapping[str, object]) -> GPTConfig:
+    """Our settings for a published GPT-2, without dropout.
+
+    Args:
+        settings: its config.json; what that leaves out takes GPT-2's defaults.
+
+    Raises:
+        ValueError: if a size is missing, or if a setting asks for what `GPT` does not compute.
+    """
+    return config_from(FAMILIES["gpt2"], settings)
+
+
+def llama_config(settings: Mapping[str, object]) -> GPTConfig:
+    """Our settings for a published Llama.
+
+    Args:
+        settings: its config.json; what that leaves out takes Llama's defaults.
+
+    Raises:
+        ValueError: if a size is missing, or if a setting asks for what `GPT` does not compute,
+            such as rescaled rotations.
+    """
+    return config_from(FAMILIES["llama"], settings)
+
+
+def config_from(family: Family, settings: Mapping[str, Any]) -> GPTConfig:
+    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+    require("rope_parameters", rope, lambda x: isinstance(x, Mapping), "a table")
+    turns = {"rope_theta", "rope_type", "type"} & set(rope)
+    settings = {**settings, **{name: rope[name] for name in turns}}
+    for name, computed in family.computed.items():
+        asked = settings.get(name, computed)
+        wanted = f"{computed!r}, as GPT computes it"
+        require(name, asked, lambda x, to=computed: x == to, wanted)
+    ours = dict(family.ours)
+    for line in family.settings.strip().splitlines():
+        theirs, name, *usual = line.split()
+        if theirs not in settings and not usual:
+            known = ", ".join(map(str, settings)) or "nothing"
+            raise ValueError(f"the settings lack {theirs!r}; they hold {known}")
+        value = settings[theirs] if theirs in settings else json.loads(usual[0])
+        if name == "activation":
+            known = family.activations
+            require(theirs, value, known.__contains__, f"one of {', '.join(known)}")
+            value = known[value]
+        ours[name] = value
+    return GPTConfig(**ours)
+
+
+def described(config: GPTConfig) -> dict[str, Any]:
+    """The config.json of the family that computes what these settings ask for."""
+    model_type = "qwen3" if config.qk_norm else "llama"
+    model_type = "gpt2" if config.positions == "learned" else model_type
+    family = FAMILIES[model_type]
+    rows = [line.split() for line in family.settings.strip().splitlines()]
+    meant = meaning_of(config)
+    settings = {theirs: meant[ours] for theirs, ours, *_ in rows}
+    names = {ours: theirs for theirs, ours in family.activations.items()}
+    settings[rows[-1][0]] = names.get(config.activation, next(iter(names.values())))
+    back = meaning_of(config_from(family, json.loads(json.dumps(settings))))
+    for name, mine in meant.items():
+        if mine != back[name]:
+            raise ValueError(
+                f"{name}={mine!r} has no place in a {model_type} model of transformers, which has "
+                f"{name}={back[name]!r}; no other family there computes this model either"
+            )
+    architectures = [family.architecture]
+    return {"model_type": model_type, "architectures": architectures, **settings}
+
+
+def meaning_of(config: GPTConfig) -> dict[str, Any]:
+    """What a model computes: alike for any two configs that say it in different ways."""
+    meant = config.to_dict() | {"n_kv_heads": config.kv_heads}
+    meant |= {"head_dim": config.head_width, "d_mlp": config.mlp_width}
+    meant["attention_scale"] = config.attention_scale or 1 / math.sqrt(
+        config.head_width
+    )
+    meant["base_width"] = config.base_width or config.d_model
+    whole = config.context_length if config.positions == "learned" else math.inf
+    each = [None if w is None or w >= whole else w for w in config.windows]
+    meant["windows"] = tuple(each[i % len(each)] for i in range(config.n_layers))
+    if config.positions in ("learned", "none"):
+        meant.pop("position_base")
+    for name in ("dropout", "initialization"):  # which belong to training
+        meant.pop(name)
+    return meant

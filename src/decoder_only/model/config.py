@@ -1,0 +1,131 @@
+"""The settings of a model: every variant is a value here, and not a branch scattered elsewhere.
+
+`GPT` alone reads a `GPTConfig`; the parts take plain numbers. Chapter 8.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
+
+from decoder_only.base.checks import Rule, check_fields, require
+from decoder_only.model.mlp import ACTIVATIONS
+from decoder_only.model.multihead import check_heads
+
+__all__ = ["GPTConfig"]
+
+
+Size = Annotated[int, Rule(lambda x: 0 < x < 2**31, "above 0 and below 2^31")]
+Positive = Annotated[float, Rule(lambda x: x > 0, "above 0")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig:
+    """Everything that shapes a model. The defaults are GPT-2's.
+
+    Args:
+        vocab_size: V, vocabulary entries.
+        context_length: longest sequence that the model is trained on.
+        d_model: D, width of the residual stream.
+        n_layers: L, blocks.
+        n_heads: H, heads of queries in each block.
+        n_kv_heads: G, heads of keys and values; H by default.
+        head_dim: K; d_model / n_heads by default.
+        d_mlp: F; 4 D by default, and 8 D / 3 for "swiglu", rounded up to a multiple of 8. These
+            three stay None where they are not given: `kv_heads`, `head_width` and `mlp_width` are
+            the sizes that result.
+        positions: "learned", "sinusoidal", "rotary" or "none".
+        position_base: base of the sinusoidal and rotary frequencies.
+        norm: "layer" or "rms".
+        norm_eps: what every norm adds below its root.
+        norm_position: "pre" or "post".
+        activation: "relu", "gelu", "gelu_tanh", "squared_relu" or "swiglu".
+        windows: attention window of each block in turn, None for all positions; repeated down
+            the depth, so `(None, 256)` alternates dense and banded blocks as GPT-3 does.
+        qk_norm: normalize queries and keys.
+        attention_scale: factor on the products of queries and keys; 1 / sqrt(K) by default.
+        bias: offsets in linear maps and layer norms.
+        tied: the head reads the token embedding's matrix instead of one of its own.
+        soft_cap: bound on the size of the logits, approached smoothly; None for no bound.
+        dropout: probability, at the four places: embeddings, attention weights, and what
+            attention and MLP add to the stream.
+        initialization: "gpt2" scales what each block adds by 1 / sqrt(2 L); "zero" starts it at
+            nothing, so that every block begins as the identity.
+        base_width: the maximal update parametrization (muP): a model of another width starts and
+            learns as one of this D would, so that a learning rate found there is right here. None
+            for the standard parametrization, as which a model of this very width behaves.
+
+    Raises:
+        ValueError: for a value that cannot work, with the field, the value and what would. Parts
+            of a model trust what has passed here.
+    """
+
+    vocab_size: Size
+    context_length: Size
+    d_model: Size
+    n_layers: Annotated[int, Rule(lambda x: 0 < x < 2**16, "above 0 and below 2^16")]
+    n_heads: Size
+    n_kv_heads: Size | None = None
+    head_dim: Size | None = None
+    d_mlp: Size | None = None
+    positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
+    position_base: Annotated[float, Rule(lambda x: x > 1, "above 1")] = 10_000.0
+    norm: Literal["layer", "rms"] = "layer"
+    norm_eps: Positive = 1e-5
+    norm_position: Literal["pre", "post"] = "pre"
+    activation: Literal[*ACTIVATIONS, "swiglu"] = "gelu_tanh"
+    windows: Sequence[Size | None] = (None,)
+    qk_norm: bool = False
+    attention_scale: Positive | None = None
+    bias: bool = True
+    tied: bool = True
+    soft_cap: Positive | None = None
+    dropout: Annotated[float, Rule(lambda x: 0 <= x < 1, "from 0 to below 1")] = 0.0
+    initialization: Literal["gpt2", "zero"] = "gpt2"
+    base_width: Size | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.windows, list):  # as read from JSON
+            object.__setattr__(self, "windows", tuple(self.windows))
+        check_fields(self)
+        check_heads(self.d_model, self.n_heads, self.kv_heads, self.head_dim)
+        pairs = {"rotary": ("head_dim", self.head_width)}
+        pairs["sinusoidal"] = ("d_model", self.d_model)
+        if self.positions in pairs:
+            wanted = f"even, since {self.positions} positions turn dimensions in pairs"
+            require(*pairs[self.positions], lambda n: n % 2 == 0, wanted)
+
+    @property
+    def kv_heads(self) -> int:
+        """G, heads of keys and values in each block."""
+        return self.n_kv_heads or self.n_heads
+
+    @property
+    def head_width(self) -> int:
+        """K, dimensions of a head."""
+        return self.head_dim or self.d_model // self.n_heads
+
+    @property
+    def mlp_width(self) -> int:
+        """F, hidden dimensions of the MLP."""
+        gated = self.activation == "swiglu"
+        usual = 8 * math.ceil(self.d_model / 3) if gated else 4 * self.d_model
+        return self.d_mlp or usual
+
+    @property
+    def width_ratio(self) -> float:
+        """D over the base width; 1 in the standard parametrization."""
+        return 1.0 if self.base_width is None else self.d_model / self.base_width
+
+    @property
+    def n_weights(self) -> int:
+        """Entries of all tables and matrices, without the vectors."""
+        heads = 2 * (self.n_heads + self.kv_heads) * self.head_width
+        hidden = (3 if self.activation == "swiglu" else 2) * self.mlp_width
+        rows = self.n_layers * (heads + hidden) + self.vocab_size * (2 - self.tied)
+        learned = self.positions == "learned"
+        return self.d_model * (rows + learned * self.context_length)
+
+    def to_dict(self) -> dict[str, object]:
+        """The fields as plain data, for JSON; `GPTConfig(**data)` restores them."""
+        return asdict(self)

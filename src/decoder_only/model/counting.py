@@ -1,0 +1,397 @@
+"""Count it before it exists: a model's parameters, operations, bytes and seconds.
+
+    parameters = D V + D S + 12 L D^2 + ...      exactly, by component, for every variant
+    operations = 6 N a token of training, and what attention adds
+    bytes      = weights, gradients, optimizer, activations; the cache when it writes
+    seconds    = the longer of operations / peak and bytes / bandwidth
+
+Nothing here builds a model. The test-suite does, and compares. Chapter 10.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from decoder_only.base.checks import require
+from decoder_only.base.hardware import Device
+from decoder_only.model.config import GPTConfig
+
+__all__ = [
+    "Work",
+    "activation_bytes",
+    "cache_bytes",
+    "count_flops",
+    "count_parameters",
+    "decoding_work",
+    "prefill_work",
+    "training_bytes",
+    "training_work",
+    "visible_pairs",
+    "widened",
+]
+
+
+def count_parameters(config: GPTConfig) -> dict[str, int]:
+    """Parameters by component; their sum is `GPT(config).count_parameters()`.
+
+    Returns:
+        "embedding", "positions", "attention" and "mlp" of all blocks, "norms", and "head", which
+        is 0 where it reads the embedding.
+
+    Source: post P, which leaves the norms out; Kaplan et al. (2020), table 1.
+    """
+    d, k, f = config.d_model, config.head_width, config.mlp_width
+    h, g = config.n_heads, config.kv_heads
+    bias = 1 if config.bias else 0
+    attention = (h + 2 * g) * k * (d + bias) + d * (h * k + bias)
+    n_up = 2 if config.activation == "swiglu" else 1  # a gate is as large as the way up
+    mlp = n_up * f * (d + bias) + d * (f + bias)
+    norm = d * (2 if config.norm == "layer" and config.bias else 1)
+    n_norms = 2 * config.n_layers + (1 if config.norm_position == "pre" else 0)
+    head_norms = 2 * k * config.n_layers if config.qk_norm else 0
+    return {
+        "embedding": d * config.vocab_size,
+        "positions": d * config.context_length if config.positions == "learned" else 0,
+        "attention": config.n_layers * attention,
+        "mlp": config.n_layers * mlp,
+        "norms": n_norms * norm + head_norms,
+        "head": 0 if config.tied else d * config.vocab_size,
+    }
+
+
+def visible_pairs(
+    length: int, *, past: int = 0, window: int | None = None, causal: bool = True
+) -> int:
+    """Pairs of a query and a key that it may see: how many entries of the mask are true.
+
+    Args:
+        length: S, queries, which stand behind the past.
+        past: keys before the first query.
+        window: see `attention.attention_mask`.
+        causal: False counts all S (past + S), whatever the window, which a kernel that does not
+            skip computes.
+    """
+    if not causal:
+        return length * (past + length)
+    if window is None:
+        window = past + length
+    # Query i sees past + i + 1 keys, until the window is full.
+    n_growing = min(max(window - past, 0), length)
+    growing = n_growing * past + n_growing * (n_growing + 1) // 2
+    return growing + (length - n_growing) * window
+
+
+def count_flops(
+    config: GPTConfig, length: int, *, past: int = 0, causal: bool = True
+) -> dict[str, int]:
+    """Operations of matrix products when one sequence goes forward through the model.
+
+    A product of (m, k) and (k, n) is 2 m k n operations, one multiplication and one addition for
+    each pair. Backward takes twice as many: a product for the gradient of either factor.
+    Norms, activations and the softmax are left out, some per cent in small models.
+
+    Args:
+        length: S, positions that are computed.
+        past: positions whose keys and values lie in the cache.
+        causal: count the pairs that are seen; False counts all, as kernels that compute the whole
+            square do, and as PyTorch's counter does.
+
+    Returns:
+        "projections" and "attention" (scores, and the mixing of values), "mlp", "head".
+
+    Source: Kaplan et al. (2020), table 1.
+    """
+    d, k, f = config.d_model, config.head_width, config.mlp_width
+    h, g = config.n_heads, config.kv_heads
+    n_layers = config.n_layers
+    n_pairs = 0
+    for window in _windows(config):
+        # A window's ring keeps no more than the window, the key of a lone query included.
+        kept = past if causal or not window else min(past, window - (length == 1))
+        n_pairs += visible_pairs(length, past=kept, window=window, causal=causal)
+    n_matrices = 3 if config.activation == "swiglu" else 2
+    return {
+        "projections": 2 * length * n_layers * d * k * (2 * h + 2 * g),
+        "attention": 2 * n_pairs * 2 * h * k,
+        "mlp": 2 * length * n_layers * n_matrices * d * f,
+        "head": 2 * length * d * config.vocab_size,
+    }
+
+
+def _windows(config: GPTConfig) -> list[int | None]:
+    """The window of each block."""
+    return [config.windows[i % len(config.windows)] for i in range(config.n_layers)]
+
+
+# Bytes of a number in matrix products, by the format that they run in.
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+def activation_bytes(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    *,
+    number_format: str = "float32",
+    recompute: bool = False,
+) -> dict[str, int]:
+    """What a forward pass keeps for the backward pass, by component.
+
+    Each product keeps its factors, each norm and each nonlinearity its input. In a 16-bit format
+    the products' factors shrink, copies of the weights included; the residual stream and the
+    log-probabilities stay in float32. Counted as PyTorch 2.13 executes this package without
+    compiling it. Other versions keep other things of an RMS norm (2.6: up to 15% more or less).
+
+    Args:
+        batch_size, length: B and S.
+        number_format: "float32", "bfloat16" or "float16", of the matrix products.
+        recompute: keep the input of each block only, and compute the rest of it again in
+            backward; one block's share is then alive at a time, and counted, the largest's.
+
+    Returns:
+        "attention", "mlp" and "norms" of all blocks, "head" (with the loss), and "weights", the
+        copies in 16 bits. The inputs that recomputing keeps are among "norms".
+
+    Raises:
+        ValueError: for another format, for post-norm, or with dropout, which are not counted.
+
+    Source: Korthikanti et al. (2022), section 4, for the method.
+    """
+    wanted = f"one of {', '.join(_BYTES)}"
+    require("number_format", number_format, _BYTES.__contains__, wanted)
+    require("dropout", config.dropout, lambda p: p == 0, "0: masks are not counted")
+    require("norm_position", config.norm_position, "pre".__eq__, "'pre'")
+    b, full = _BYTES[number_format], 4
+    d, k, f = config.d_model, config.head_width, config.mlp_width
+    h, g = config.n_heads, config.kv_heads
+    # Per position: queries and attention's output, keys and values; the log of each row's sum.
+    attention = (2 * h + 2 * g) * k * b + h * full
+    if config.qk_norm:
+        attention += (h + g) * (2 * k + 1) * full
+    # Turned or normalized heads lie apart, and what comes of several is merged into a new tensor.
+    if h > 1 and (config.qk_norm or config.positions == "rotary"):
+        attention += h * k * b
+    # What the maps up write, the gate's parts, and what the map down reads; ReLU keeps only that.
+    mlp = f * b * {"swiglu": 4, "relu": 1}.get(config.activation, 2)
+    norm = _norm_bytes(config)
+    # What a norm hands over is kept once, or once for each product that casts it to 16 bits.
+    n_readers = {"attention": 3, "mlp": 2 if config.activation == "swiglu" else 1}
+    reads = {name: d * b * (1 if b == full else n) for name, n in n_readers.items()}
+    block = {
+        "attention": attention + reads["attention"],
+        "mlp": mlp + reads["mlp"],
+        "norms": 2 * norm,
+    }
+    n_positions = batch_size * length
+    n_alive = 1 if recompute else config.n_layers
+    kept = {name: n_positions * n_alive * each for name, each in block.items()}
+    if config.positions == "rotary":  # cosines and sines, the same in all blocks
+        kept["attention"] += 2 * length * (k // 2) * full
+    # A window that matters needs a mask, turned into numbers to be added.
+    masks = [
+        length * length * b if window is not None and window < length else 0
+        for window in _windows(config)
+    ]
+    kept["attention"] += max(masks) if recompute else sum(masks)
+    if recompute:  # the inputs of the other blocks, and each mask before it was numbers
+        n_masks = len({w for w in _windows(config) if w is not None and w < length})
+        kept["attention"] += n_masks * length * length
+        kept["norms"] += n_positions * (config.n_layers - 1) * d * full
+    # The head's input, the norm before it, log-probabilities and targets.
+    head = norm + d * b + config.vocab_size * full + 8
+    if config.soft_cap is not None:
+        head += config.vocab_size * b
+    kept["head"] = n_positions * head
+    matrices = _block_matrices(config) // config.n_layers * n_alive
+    copied = matrices + config.vocab_size * d
+    kept["weights"] = 0 if b == full else copied * b
+    return kept
+
+
+def _block_matrices(config: GPTConfig) -> int:
+    """Parameters of the blocks' linear maps, without offsets."""
+    counted = count_parameters(replace(config, bias=False))
+    return counted["attention"] + counted["mlp"]
+
+
+def _norm_bytes(config: GPTConfig) -> int:
+    """Per position: its input and two statistics; RMSNorm keeps its output and one."""
+    if config.norm == "layer":
+        return 4 * (config.d_model + 2)
+    return 4 * (2 * config.d_model + 1)
+
+
+def training_bytes(
+    config: GPTConfig,
+    batch_size: int,
+    length: int | None = None,
+    *,
+    number_format: str = "bfloat16",
+    optimizer: str = "adamw",
+    recompute: bool = False,
+    loss_slices: int = 1,
+    compiled: bool = False,
+) -> dict[str, int]:
+    """What training holds in memory at its fullest, around the beginning of the backward pass.
+
+    Uncompiled, three float32 arrays of B S V numbers exist at once: the log-probabilities, their
+    gradient, and the logits'. A loss in slices never holds those of the whole batch, but three of
+    a slice (three and a half in 16 bits), and the gradients of hidden states and head, which it
+    makes at once. Compiled, the logits are held once, in the format of the products. Measured with
+    PyTorch 2.13 on a CPU.
+
+    Args:
+        batch_size: B, sequences that are computed at a time, after accumulation.
+        length: S; the context length by default.
+        number_format, recompute: see `activation_bytes`.
+        optimizer: "adamw" keeps two numbers for a parameter, "muon" one for a matrix's.
+        loss_slices: parts of the loss; see `lm_head.sliced_next_token_loss`.
+        compiled: what fusing saves elsewhere, a tenth or so, is not counted.
+
+    Returns:
+        "weights", "gradients", "optimizer", "activations", and "loss", what the way from
+        activations to their gradients adds.
+
+    Raises:
+        ValueError: for another optimizer, and as `activation_bytes` does.
+    """
+    wanted = "'adamw' or 'muon'"
+    require("optimizer", optimizer, ("adamw", "muon").__contains__, wanted)
+    length = length or config.context_length
+    n_parameters = sum(count_parameters(config).values())
+    states = 2 * n_parameters
+    if optimizer == "muon":
+        states -= _block_matrices(config)
+    kept = activation_bytes(
+        config, batch_size, length, number_format=number_format, recompute=recompute
+    )
+    activations, stream = sum(kept.values()), 4 * batch_size * length * config.d_model
+    logits, b = 4 * batch_size * length * config.vocab_size, _BYTES[number_format]
+    loss = 2 * logits
+    if loss_slices > 1:
+        held = (6 if b == 4 else 7) * logits // (2 * loss_slices)
+        loss = held + 4 * config.vocab_size * config.d_model + stream
+        activations -= logits
+    elif compiled:
+        # The head's copy in 16 bits has a gradient of its own.
+        loss = b * config.vocab_size * config.d_model if b < 4 else 0
+        activations -= logits - logits * b // 4
+    if recompute:  # no block is computed again while the loss is at its fullest
+        block = kept["attention"] + kept["mlp"] + kept["norms"]
+        loss = max(0, loss - (block - config.n_layers * stream))
+    return {
+        "weights": 4 * n_parameters,
+        "gradients": 4 * n_parameters,
+        "optimizer": 4 * states,
+        "activations": activations,
+        "loss": loss,
+    }
+
+
+def cache_bytes(
+    config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
+) -> int:
+    """Keys and values of the positions that are kept: 2 L G K S numbers a sequence.
+
+    A block with a window keeps no more positions than that, see `cache.KeyValueCache`.
+    """
+    kept = sum(min(window or length, length) for window in _windows(config))
+    numbers = 2 * config.kv_heads * config.head_width * kept * batch_size
+    return numbers * bytes_per_number
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations to do, and bytes to move between memory and arithmetic.
+
+    Source: Williams et al. (2009), the roofline model.
+    """
+
+    flops: int | float
+    n_bytes: int | float
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte moved."""
+        return self.flops / self.n_bytes
+
+    def seconds(self, device: Device) -> float:
+        """The least time it takes: arithmetic and memory work side by side, the slower decides."""
+        return max(self.flops / device.flops, self.n_bytes / device.bandwidth)
+
+
+def training_work(
+    config: GPTConfig,
+    batch_size: int,
+    length: int | None = None,
+    *,
+    number_format: str = "bfloat16",
+) -> Work:
+    """One step of training: three forward passes' operations; every byte that is kept moves twice.
+
+    Weights, gradients and AdamW's two means are read and written by the optimizer besides.
+    """
+    length = length or config.context_length
+    flops = 3 * batch_size * sum(count_flops(config, length).values())
+    n_parameters = sum(count_parameters(config).values())
+    kept = activation_bytes(config, batch_size, length, number_format=number_format)
+    return Work(flops, 2 * sum(kept.values()) + 2 * 4 * 4 * n_parameters)
+
+
+def prefill_work(
+    config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
+) -> Work:
+    """Reading a prompt: all positions at once; the weights are read, keys and values written.
+
+    Activations are not counted: kernels that fuse well keep them on the chip.
+    """
+    flops = batch_size * sum(count_flops(config, length).values())
+    cache = cache_bytes(config, batch_size, length, bytes_per_number=bytes_per_number)
+    return Work(flops, _weight_bytes(config, bytes_per_number) + cache)
+
+
+def decoding_work(
+    config: GPTConfig, batch_size: int, past: int, *, bytes_per_number: int = 2
+) -> Work:
+    """Writing one token in each sequence: the weights and the cache of its past are read."""
+    flops = batch_size * sum(count_flops(config, 1, past=past).values())
+    cache = cache_bytes(config, batch_size, past, bytes_per_number=bytes_per_number)
+    return Work(flops, _weight_bytes(config, bytes_per_number) + cache)
+
+
+def _weight_bytes(config: GPTConfig, bytes_per_number: int) -> int:
+    counted = count_parameters(config)
+    # Of both tables a few rows are read, but of the embedding all if the head reads it.
+    unread = counted["positions"] + (0 if config.tied else counted["embedding"])
+    return (sum(counted.values()) - unread) * bytes_per_number
+
+
+def widened(config: GPTConfig, d_model: int) -> GPTConfig:
+    """The same model with another width, in the maximal update parametrization (muP).
+
+    The number of heads stays and all widths grow together. Products of queries and keys are sums
+    over K that agree once the model has learned, and no longer random signs: their factor falls
+    as 1 / K, not as 1 / sqrt(K), from what it is at the width that one began with. The best
+    learning rate then depends little on the width, to a factor of two in chapter 10, if
+    `build_optimizers` is told `config.width_ratio`.
+
+    Raises:
+        ValueError: if the heads' width would not be whole.
+
+    Source: Yang et al. (2022), definition 4.1 and table 8; notes N.
+    """
+    ratio = d_model / config.d_model
+    head_dim = config.head_width * ratio
+    if head_dim != int(head_dim) or head_dim < 1:
+        raise ValueError(
+            f"d_model={d_model} cannot work: heads of {config.head_width} at "
+            f"{config.d_model} would be {head_dim:.3g} wide; keep it whole"
+        )
+    scale = config.attention_scale or 1 / math.sqrt(config.head_width)
+    return replace(
+        config,
+        d_model=d_model,
+        head_dim=None if config.head_dim is None else int(head_dim),
+        d_mlp=None if config.d_mlp is None else round(config.d_mlp * ratio),
+        base_width=config.base_width or config.d_model,
+        attention_scale=scale / ratio,
+    )

@@ -1,1 +1,0 @@
-"""What chapters call to show things: figures in one style, source, tables."""

@@ -1,0 +1,144 @@
+"""How a model is trained: the settings of a run.
+
+Chapter 9."""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
+
+from decoder_only.base.checks import Rule, check_fields, require
+from decoder_only.training.monitor import (
+    summary_writer,
+)
+from decoder_only.training.optimizers import (
+    SCHEDULES,
+)
+from decoder_only.training.processes import ALONE, STRATEGIES, Process
+
+__all__ = ["TrainConfig"]
+
+
+Count = Annotated[int, Rule(lambda x: x > 0, "above 0")]
+Positive = Annotated[float, Rule(lambda x: x > 0, "above 0")]
+Share = Annotated[float, Rule(lambda x: 0 <= x < 1, "from 0 to below 1")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Everything that shapes a training run, apart from the model and the data.
+
+    Args:
+        steps: T, optimizer steps.
+        batch_size: B, rows of one step, over all processes.
+        accumulation: micro-batches into which a process cuts its rows, one after the other, to
+            save memory; the gradient is the same.
+        loss_slices: parts of a micro-batch whose logits are computed one after the other, to save
+            memory; 1 computes them at once. Above 1 `GPT.hidden` is called and not the model as a
+            whole, so hooks on the model itself do not run.
+        recompute: compute each block's activations again in backward, to save memory.
+        optimizer: "adamw" or "muon".
+        learning_rate: the peak.
+        table_learning_rate: the peak for tables, norms and biases, which AdamW moves in any case;
+            None for the same.
+        schedule: "cosine", "warmup_stable_decay" or "inverse_square_root".
+        warmup_steps: steps in which the rate rises, fewer than all; None for 50, or a tenth of a
+            run that is shorter than 500.
+        decay_share: share of the steps after warm-up in which "warmup_stable_decay" decays.
+        weight_decay: pull of matrices towards zero, per unit of learning rate.
+        beta1, beta2: memory of AdamW's two means.
+        momentum: memory of Muon's mean.
+        max_gradient_norm: a longer gradient is shortened to this length; None leaves it.
+        compile: run model, loss and Muon through torch.compile; None where the device is a GPU.
+        evaluate_every: steps between evaluations; one at the end is always made. None for no
+            other.
+        save_every: steps between saved states; None to save after each evaluation.
+        log_every: steps between looks at the loss. On a GPU a look makes it wait.
+        seed: of the order of the data, and of dropout.
+
+    Raises:
+        ValueError: for a value that cannot work, with the field, the value and what would.
+    """
+
+    steps: Count = 1000
+    batch_size: Annotated[
+        int, Rule(lambda x: 0 < x <= 2**20, "above 0, 2^20 at most")
+    ] = 32
+    accumulation: Count = 1
+    loss_slices: Count = 1
+    recompute: bool = False
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    learning_rate: Positive = 1e-3
+    table_learning_rate: Positive | None = None
+    schedule: Literal[*SCHEDULES] = "cosine"
+    warmup_steps: Annotated[int, Rule(lambda x: x >= 0, "of 0 or more")] | None = None
+    decay_share: Annotated[
+        float, Rule(lambda x: 0 < x <= 1, "above 0, and 1 at most")
+    ] = 0.4
+    weight_decay: Annotated[float, Rule(lambda x: x >= 0, "of 0 or more")] = 0.1
+    beta1: Share = 0.9
+    beta2: Share = 0.95
+    momentum: Share = 0.95
+    max_gradient_norm: Positive | None = 1.0
+    compile: bool | None = None
+    evaluate_every: Count | None = None
+    save_every: Count | None = None
+    log_every: Count = 10
+    seed: Annotated[int, Rule(lambda x: 0 <= x < 2**31, "from 0 to below 2^31")] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        below = f"below steps={self.steps}, such as {self.steps // 10}"
+        require("warmup_steps", self.warmup, lambda w: w < self.steps, below)
+        if self.batch_size % self.accumulation:
+            raise ValueError(
+                f"accumulation={self.accumulation} must divide batch_size={self.batch_size}"
+            )
+
+    @property
+    def warmup(self) -> int:
+        """Steps in which the learning rate rises."""
+        usual = min(50, self.steps // 10)
+        return usual if self.warmup_steps is None else self.warmup_steps
+
+    def share(self, step: int) -> float:
+        """The share of the peak learning rate at which a step, counted from 0, is taken."""
+        lengths = {"warmup_steps": self.warmup, "total_steps": self.steps}
+        if self.schedule == "warmup_stable_decay":
+            lengths["decay_share"] = self.decay_share
+        return SCHEDULES[self.schedule](step, **lengths)
+
+    def is_due(self, what: str, n_taken: int) -> bool:
+        """Whether to "evaluate" or to "save" after so many steps; both after the last."""
+        every = self.evaluate_every
+        if what == "save" and self.save_every is not None:
+            every = self.save_every
+        return n_taken == self.steps or bool(every and n_taken % every == 0)
+
+    def to_dict(self) -> dict[str, object]:
+        """The fields as plain data, for JSON; `TrainConfig(**data)` restores them."""
+        return asdict(self)
+
+
+def check_settings(
+    config: TrainConfig,
+    *,
+    process: Process = ALONE,
+    strategy: str = "ddp",
+    board: bool = False,
+) -> None:
+    """Refuse what `train` could not do here, before a folder is made or replaced.
+
+    Args:
+        config, process, strategy, board: as `train` takes them.
+
+    Raises:
+        ValueError: the strategy is unknown, or the rows do not divide among the processes.
+        ImportError: a board is wanted, but TensorBoard is not installed.
+    """
+    require("strategy", strategy, STRATEGIES.__contains__, f"one of {STRATEGIES}")
+    if config.batch_size % (process.n_ranks * config.accumulation):
+        raise ValueError(
+            f"batch_size={config.batch_size} does not divide among {process.n_ranks} "
+            f"processes with accumulation={config.accumulation}"
+        )
+    if board:
+        summary_writer()

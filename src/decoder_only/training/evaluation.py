@@ -1,0 +1,69 @@
+"""The loss over a whole corpus, every token asked once.
+
+Chapter 9."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from decoder_only.base import hardware
+from decoder_only.base.modes import kept_modes
+from decoder_only.data.corpus import Corpus, evaluation_batches
+from decoder_only.model.gpt import GPT
+from decoder_only.training import processes
+from decoder_only.training.monitor import (
+    Evaluation,
+)
+from decoder_only.training.processes import ALONE, Process
+from decoder_only.training.step import batch_loss
+
+__all__ = ["evaluate"]
+
+
+@torch.no_grad()
+def evaluate(
+    model: GPT,
+    corpus: Corpus,
+    *,
+    batch_size: int = 32,
+    process: Process = ALONE,
+    loss_function: Callable[[nn.Module, Tensor, Tensor], Tensor] = batch_loss,
+) -> Evaluation:
+    """A model's mean surprise over every token of a corpus, each asked for once.
+
+    Args:
+        model: in evaluation mode meanwhile.
+        corpus: see `data.evaluation_batches` for what the model sees before each token.
+        batch_size: rows at a time; changes nothing but speed and memory.
+        process: this one takes its share of the batches.
+        loss_function: `batch_loss`, or that compiled.
+    """
+    device = device_of(model)
+    batches = evaluation_batches(
+        corpus,
+        batch_size=batch_size,
+        context_length=model.config.context_length,
+        rank=process.rank,
+        n_ranks=process.n_ranks,
+    )
+    surprises = [torch.zeros((), device=device)]
+    with kept_modes(model):
+        model.eval()
+        for batch in batches:
+            inputs, targets = (hardware.send(ids, device) for ids in batch)
+            with hardware.autocast(device):
+                surprises.append(loss_function(model, inputs, targets))
+    # Few numbers, added in double precision, which not every device has.
+    total = torch.stack(surprises).cpu().double().sum()
+    if process.n_ranks > 1:
+        total = processes.all_reduce_sum(total.to(device), process)
+    return Evaluation(
+        loss=total.item() / corpus.n_targets,
+        bytes_per_token=corpus.bytes_per_token,
+        floor=corpus.floor,
+    )
+
+
+def device_of(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device

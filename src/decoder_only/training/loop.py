@@ -1,0 +1,261 @@
+"""The training loop: step, evaluate, save, until the last step or an interruption.
+
+Chapter 9."""
+
+import contextlib
+import json
+import operator
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from decoder_only.base import hardware
+from decoder_only.base.modes import kept_modes
+from decoder_only.data.corpus import Corpus, training_batch
+from decoder_only.model.gpt import GPT
+from decoder_only.training import checkpoint, log, processes
+from decoder_only.training.config import TrainConfig, check_settings
+from decoder_only.training.evaluation import evaluate
+from decoder_only.training.monitor import (
+    Evaluation,
+    History,
+    Monitor,
+    flops_per_token,
+)
+from decoder_only.training.optimizers import (
+    set_learning_rate,
+)
+from decoder_only.training.processes import ALONE, Process
+from decoder_only.training.state import (
+    TrainingState,
+    initial_state,
+    origin_of,
+    saved_state,
+)
+from decoder_only.training.step import StepResult, train_step
+
+__all__ = ["train"]
+
+
+def train(
+    model: GPT,
+    train_data: Corpus,
+    validation_data: Corpus | None,
+    config: TrainConfig,
+    *,
+    run: checkpoint.AnyPath | None = None,
+    process: Process = ALONE,
+    strategy: str = "ddp",
+    progress: bool = False,
+    board: bool = False,
+) -> History:
+    """Train a model where it lies, on the device of its weights.
+
+    Everything random is a function of (seed, step, rank): the order of the data and dropout
+    alike. torch's global generators, the CPU's and the device's, are left as they were.
+
+    Args:
+        model: its weights are changed in place.
+        train_data: what it learns from.
+        validation_data: what it is measured on; None to leave that out.
+        config: see `TrainConfig`.
+        run: a folder made by `checkpoint.create_run`, or kept locked by `checkpoint.new_run`,
+            which then receives the log and the states. If it holds states, the training goes on
+            from the newest that is whole, and ends in the same weights, bit by bit on a CPU, as
+            if it had never stopped. It may then have more steps than before: a schedule that
+            depends on their number follows the new one from there on. Ctrl-C, SIGTERM and SIGHUP
+            save before they end the training.
+        process, strategy: see `distributed.process_group` and `distributed.wrap`. "fsdp" takes
+            the model on the CPU; in all but the first process it may be on the meta device.
+        progress: show a bar on stderr.
+        board: write TensorBoard's files into the run's folder.
+
+    On a Mac's GPU (MPS) each step waits for the one before: its optimizers cannot leave out a step
+    by themselves. On CUDA and on the CPU nothing waits but what is printed.
+
+    Returns:
+        Losses, evaluations and time; of fewer steps than wanted if it was interrupted.
+
+    Raises:
+        FloatingPointError: the loss or its gradient was not finite, several steps in a row.
+        ValueError: the run was begun with other settings or data, all its states are damaged, or
+            a run cannot hold the model.
+        OSError: another process trains in the folder, or a state cannot be written.
+    """
+    check_settings(config, process=process, strategy=strategy, board=board)
+    origin = origin_of(model, train_data, validation_data, config)
+    if run is not None:
+        checkpoint.check_savable(model)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(kept_modes(model))
+        stack.callback(setattr, model, "recompute", model.recompute)
+        stop = stack.enter_context(_interruption(run, process))
+        run = stack.enter_context(_locked(run, process))
+        saved = saved_state(run, origin)
+        state = initial_state(model, config, process, strategy)
+        state.restore(saved)
+        corpus = validation_data or train_data
+        monitor = _monitor(state, run, corpus, progress=progress, board=board)
+        monitor.note_save(saved and saved.path)
+        stack.enter_context(monitor)
+        savers = processes.in_background(process) if strategy == "fsdp" else ALONE
+        saver = stack.enter_context(checkpoint.Saver(savers))
+        stack.enter_context(hardware.forked_generators(state.device))
+        while state.step < config.steps:
+            share = config.share(state.step)
+            set_learning_rate(state.optimizers, share)
+            # From these dropout draws.
+            hardware.seed_generators(config.seed, state.step, process.rank)
+            result = _step(state, train_data)
+            monitor.note_step(result, config.learning_rate * share)
+            interrupted = stop(state.step)
+            if validation_data and config.is_due("evaluate", state.step):
+                with monitor.pause():
+                    monitor.note_evaluation(_evaluate(state, validation_data))
+            if run and (interrupted or config.is_due("save", state.step)):
+                with monitor.pause():
+                    monitor.note_save(_save(state, run, origin, saver))
+            if interrupted:
+                break
+    return state.history
+
+
+def _step(state: TrainingState, corpus: Corpus) -> StepResult:
+    """Take the next step, on this process's rows of the next global batch."""
+    config, process = state.config, state.process
+    inputs, targets = training_batch(
+        corpus,
+        batch_size=config.batch_size,
+        context_length=state.model.config.context_length,
+        seed=config.seed,
+        step=state.step,
+        rank=process.rank,
+        n_ranks=process.n_ranks,
+        device=state.device,
+    )
+    result = train_step(
+        state.loss,
+        state.optimizers,
+        inputs,
+        targets,
+        accumulation=config.accumulation,
+        max_gradient_norm=config.max_gradient_norm,
+        loss_function=operator.call,  # the model and its loss are one module here
+        scale=state.scale,
+        process=process,
+    )
+    state.step += 1
+    return result
+
+
+def _evaluate(state: TrainingState, corpus: Corpus) -> Evaluation:
+    """With as many rows at a time as a step has, so that it needs no more memory."""
+    n_parts = state.process.n_ranks * state.config.accumulation
+    return evaluate(
+        state.model,
+        corpus,
+        batch_size=state.config.batch_size // n_parts,
+        process=state.process,
+        loss_function=lambda _, *batch: state.loss(*batch),
+    )
+
+
+def _save(
+    state: TrainingState, run: checkpoint.AnyPath, origin: dict, saver: checkpoint.Saver
+) -> Path | None:
+    """Copy what this process has to write of the state, and begin to write it."""
+    saver.wait()  # two copies at a time would be one too many
+    tensors = processes.local_copies(state.tensors(), state.process)
+    if not tensors:
+        return None
+    write = partial(
+        checkpoint.save_state,
+        run,
+        tensors,
+        step=state.step,
+        notes={part: json.dumps(settings) for part, settings in origin.items()},
+        is_last=state.step == state.config.steps,
+        process=saver.process,
+    )
+    saver.submit(write)
+    return checkpoint.state_path(run, state.step, saver.process)
+
+
+def _locked(
+    run: checkpoint.AnyPath | None, process: Process
+) -> contextlib.AbstractContextManager:
+    is_ours = run is None or isinstance(run, checkpoint.Run) or not process.is_first
+    return contextlib.nullcontext(run) if is_ours else checkpoint.locked(run)
+
+
+def _monitor(
+    state: TrainingState,
+    run: checkpoint.AnyPath | None,
+    corpus: Corpus,
+    *,
+    progress: bool,
+    board: bool,
+) -> Monitor:
+    """A monitor that knows what happened before the state."""
+    process, history = state.process, state.history
+    writes = run is not None and process.is_first
+    if writes:
+        log.cut_log(run, step=state.step)
+    if run is not None:
+        history.recall(
+            log.read_log(run),
+            n_steps=state.step,
+            bytes_per_token=corpus.bytes_per_token,
+            floor=corpus.floor,
+        )
+    peak = hardware.peak_flops(state.device)
+    return Monitor(
+        n_steps=state.config.steps,
+        history=history,
+        look_every=state.config.log_every,
+        floor=corpus.floor,
+        log=partial(log.append_log, run) if writes else None,
+        flops_per_token=flops_per_token(state.model.config),
+        peak_flops=peak and peak * process.n_ranks,
+        progress=progress and process.is_first,
+        board=Path(run, "tensorboard") if board and writes else None,
+    )
+
+
+@contextlib.contextmanager
+def _interruption(
+    run: checkpoint.AnyPath | None, process: Process
+) -> Iterator[Callable[[int], bool]]:
+    """Within, Ctrl-C, SIGTERM and SIGHUP are remembered until a step is done; a second is not.
+
+    Yields:
+        A function that tells, for the number of steps taken, whether to stop.
+    """
+    came, before = [], {}
+
+    def remember(number: int, frame: object) -> None:
+        came.append(number)
+        restore()
+
+    def restore() -> None:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    def stop(n_taken: int) -> bool:
+        if process.n_ranks == 1:
+            return bool(came)
+        # All must stop after the same step, and asking one another takes time.
+        return n_taken % 10 == 0 and processes.any_rank(bool(came), process)
+
+    if run is not None and threading.current_thread() is threading.main_thread():
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            each = getattr(signal, name, None)  # Windows knows no SIGHUP
+            ignored = signal.getsignal(each) is signal.SIG_IGN if each else True
+            if not ignored or name == "SIGINT":  # as `nohup` asks
+                before[each] = signal.signal(each, remember)
+    try:
+        yield stop
+    finally:
+        restore()

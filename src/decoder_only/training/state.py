@@ -1,0 +1,207 @@
+"""All that a training is between two steps, and how it goes on from what was saved.
+
+Chapter 9."""
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+
+from decoder_only.base import hardware
+from decoder_only.data.corpus import Corpus
+from decoder_only.model.gpt import GPT
+from decoder_only.training import checkpoint, processes
+from decoder_only.training.config import TrainConfig
+from decoder_only.training.evaluation import device_of
+from decoder_only.training.monitor import (
+    History,
+)
+from decoder_only.training.optimizers import (
+    build_optimizers,
+)
+from decoder_only.training.processes import Process
+from decoder_only.training.step import LossScale, batch_loss
+
+__all__ = ["TrainingState"]
+
+
+@dataclass
+class TrainingState:
+    """A training between two steps: how it is done, and all that changes meanwhile.
+
+    Attributes:
+        config, process: never change.
+        model: its weights are moved in place.
+        loss: what is called with inputs and targets: model and loss in one, compiled and wrapped.
+        optimizers: with what they remember of each weight.
+        scale: of the loss, where gradients are computed in float16.
+        history: what is written to the log, and read from there.
+        step: steps taken.
+    """
+
+    config: TrainConfig
+    process: Process
+    model: GPT
+    loss: nn.Module
+    optimizers: Sequence[torch.optim.Optimizer]
+    scale: LossScale | None
+    history: History
+    step: int = 0
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return device_of(self.model)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a checkpoint holds, by name; sharded where the weights are."""
+        found = {f"model.{n}": x for n, x in self.model.state_dict().items()}
+        names = {id(p): name for name, p in self.model.named_parameters()}
+        for optimizer in self.optimizers:
+            for parameter, kept in optimizer.state.items():
+                for key, x in kept.items():
+                    found[f"optimizer.{names[id(parameter)]}.{key}"] = x
+        if self.scale is not None:
+            found["scale.value"] = self.scale.value
+            found["scale.n_good"] = self.scale.n_good
+        return found
+
+    @torch.no_grad()
+    def restore(self, saved: checkpoint.State | None) -> None:
+        """Take up what was saved, whatever the number of processes or the format it came from."""
+        if saved is None:
+            return
+        self.step, tensors = saved.step, saved.tensors
+        for name, x in self.model.state_dict().items():
+            there = tensors.rows(f"model.{name}", processes.local_rows(x))
+            processes.local_tensor(x).copy_(there)
+        kept = {
+            p: optimizer.state[p]
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for p in group["params"]
+        }
+        for name in tensors:
+            kind, _, rest = name.partition(".")
+            if kind == "optimizer":
+                owner, _, key = rest.rpartition(".")
+                p = self.model.get_parameter(owner)
+                if tensors.shape(name) == p.shape:
+                    x = tensors.rows(name, processes.local_rows(p)).to(p.device)
+                    kept[p][key] = processes.as_shard_of(p, x)
+                else:  # a count of steps
+                    kept[p][key] = tensors[name].to(p.device)
+        # One that was begun on another kind of device had no scale: a fresh one finds its size.
+        if self.scale is not None and "scale.value" in tensors:
+            self.scale.value = tensors["scale.value"].to(self.device)
+            self.scale.n_good = tensors["scale.n_good"].to(self.device)
+
+
+class _Loss(nn.Module):
+    """Model and loss in one module, which is what DDP, FSDP and a compiler want to be handed."""
+
+    def __init__(self, model: GPT, function: Callable) -> None:
+        super().__init__()
+        self.model, self.function = model, function
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        return self.function(self.model, inputs, targets)
+
+
+def initial_state(
+    model: GPT, config: TrainConfig, process: Process, strategy: str
+) -> TrainingState:
+    """Before the first step; the weights are sharded or copied over the processes here."""
+
+    def function(model: GPT, inputs: Tensor, targets: Tensor) -> Tensor:
+        return batch_loss(model, inputs, targets, n_slices=config.loss_slices)
+
+    model.recompute = config.recompute
+    inner = _Loss(model, function)
+    loss = processes.wrap(inner, process, strategy, blocks=model.blocks)
+    device = device_of(model)
+    is_compiled = config.compile
+    if is_compiled is None:
+        is_compiled = device.type == "cuda"
+    if is_compiled:
+        inner.function = hardware.compiled(function)
+    # Sharded parameters are new ones, which the optimizers must get to know.
+    optimizers = build_optimizers(
+        model,
+        optimizer=config.optimizer,
+        learning_rate=config.learning_rate,
+        table_learning_rate=config.table_learning_rate,
+        weight_decay=config.weight_decay,
+        beta1=config.beta1,
+        beta2=config.beta2,
+        momentum=config.momentum,
+        width_ratio=model.config.width_ratio,
+        compile=is_compiled,
+        process=process,
+    )
+    is_half = hardware.multiplying_format(device) == torch.float16
+    return TrainingState(
+        config=config,
+        process=process,
+        model=model,
+        loss=loss,
+        optimizers=optimizers,
+        scale=LossScale(device) if is_half else None,
+        history=History(config.batch_size * model.config.context_length),
+    )
+
+
+# How a training is watched, and how it saves memory: results are the same within rounding, apart
+# from what dropout draws for the parts of a batch.
+_MAY_CHANGE = {"evaluate_every", "save_every", "log_every", "compile"} | {
+    "recompute",
+    "accumulation",
+    "loss_slices",
+}
+
+
+def origin_of(
+    model: GPT, train_data: Corpus, validation_data: Corpus | None, config: TrainConfig
+) -> dict[str, dict[str, object]]:
+    """What must not change when a run goes on, as it is read from JSON."""
+    kept = {name: x for name, x in asdict(config).items() if name not in _MAY_CHANGE}
+    data = {"train": train_data, "validation": validation_data}
+    data = {name: corpus.fingerprint for name, corpus in data.items() if corpus}
+    origin = {"training": kept, "model": model.config.to_dict(), "data": data}
+    return json.loads(json.dumps(origin))
+
+
+def saved_state(
+    run: checkpoint.AnyPath | None, origin: dict[str, dict[str, object]]
+) -> checkpoint.State | None:
+    """The state to go on from, after what the run was begun with is found to be the same."""
+    if run is None:
+        return None
+    config, state = checkpoint.read_config(run), checkpoint.latest_state(run)
+    if state is None:
+        begun = {part: config.get(part) or {} for part in origin}
+        begun["data"] = begun["data"].get("fingerprints") or {}
+    else:
+        begun = {part: json.loads(state.notes.get(part, "{}")) for part in origin}
+        for reason in state.damaged:
+            warnings.warn(f"passed over: {reason}", stacklevel=3)
+    for part, settings in origin.items():
+        for name, now in settings.items():
+            then = begun[part].get(name, now)
+            if name == "warmup_steps" and now is None and then is not None:
+                # Older runs hold the number that None stood for.
+                now = TrainConfig(steps=begun[part]["steps"]).warmup
+            if then == now or (name == "steps" and then < now):
+                continue
+            what = f"{name}={then!r} ({part}), not {now!r}"
+            if part == "data":
+                what = f"other {name} data: fingerprint {then[:8]}…, now {now[:8]}…"
+            raise ValueError(
+                f"{os.fspath(run)} was begun with {what}; go on with the former, or choose "
+                "another folder"
+            )
+    return state

@@ -1,0 +1,182 @@
+"""One training step: gradients of the mean loss over a batch, clipped, and an update.
+
+Chapter 9."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from decoder_only.base import hardware
+from decoder_only.base.checks import require
+from decoder_only.model.lm_head import (
+    IGNORED,
+    LMHead,
+    next_token_loss,
+    sliced_next_token_loss,
+)
+from decoder_only.training import processes
+from decoder_only.training.optimizers import (
+    Muon,
+)
+from decoder_only.training.processes import ALONE, Process
+
+__all__ = ["LossScale", "StepResult", "batch_loss", "train_step"]
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step tells about itself, still on the device.
+
+    Attributes:
+        loss: before the step, in nats per token; the mean over all processes.
+        gradient_norm: before it was shortened.
+        skipped: whether loss or gradient was not finite in any process, so that nothing was
+            changed in all of them.
+    """
+
+    loss: Float[Tensor, ""]
+    gradient_norm: Float[Tensor, ""]
+    skipped: Bool[Tensor, ""]
+
+
+def batch_loss(
+    model: nn.Module,
+    inputs: Int[Tensor, "b s"],
+    targets: Int[Tensor, "b s"],
+    *,
+    n_slices: int = 1,
+) -> Float[Tensor, ""]:
+    """Total surprise at a batch's targets: model and loss in one, to be compiled together.
+
+    Args:
+        model: a `GPT`.
+        inputs, targets: ids.
+        n_slices: parts whose logits are computed one after the other; see
+            `lm_head.sliced_next_token_loss`.
+
+    Raises:
+        ValueError: slices of a head that is more than one matrix.
+    """
+    if n_slices == 1:
+        return next_token_loss(model(inputs), targets, reduction="sum")
+    kind, wanted = type(model.head), "LMHead, whose logits alone can be cut in slices"
+    require("type of head", kind, lambda kind: kind is LMHead, wanted)
+    return sliced_next_token_loss(
+        model.hidden(inputs),
+        model.head_weight,
+        targets,
+        scale=model.head.scale,
+        soft_cap=model.head.soft_cap,
+        reduction="sum",
+        n_slices=n_slices,
+    )
+
+
+def train_step(
+    model: nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    inputs: Int[Tensor, "b s"],
+    targets: Int[Tensor, "b s"],
+    *,
+    accumulation: int = 1,
+    max_gradient_norm: float | None = None,
+    loss_function: Callable[[nn.Module, Tensor, Tensor], Tensor] = batch_loss,
+    scale: "LossScale | None" = None,
+    process: Process = ALONE,
+) -> StepResult:
+    """Move the weights once, by the gradient of the mean loss over a batch.
+
+    A loss or gradient that is not finite leaves everything as it is. Whether it was, only the
+    device knows: nothing here waits for it, but for an optimizer that is not fused.
+
+    Args:
+        model: a `GPT`, or what `distributed.wrap` made of it.
+        optimizers: see `build_optimizers`, or others whose step needs no closure.
+        accumulation: cut the batch into this many micro-batches, whose gradients are summed.
+        max_gradient_norm: shorten a longer gradient to this length (Pascanu et al., 2013).
+        loss_function: `batch_loss`, or that compiled.
+        scale: of the loss, where gradients are computed in float16.
+        process: this one, which has its share of the batch.
+    """
+    model.train()
+    for optimizer in optimizers:
+        optimizer.zero_grad(set_to_none=True)
+    # Gradients are averaged over the processes, so each divides by the mean of their counts.
+    n_targets = processes.all_reduce_sum((targets != IGNORED).sum(), process)
+    n_targets = n_targets / process.n_ranks
+    loss = torch.zeros((), device=inputs.device)
+    factor = 1.0 if scale is None else scale.value
+    parts = zip(inputs.chunk(accumulation), targets.chunk(accumulation), strict=True)
+    parts = list(parts)  # fewer than wanted, if the batch has fewer rows
+    for number, (part, wanted) in enumerate(parts, 1):
+        with processes.gradient_sync(model, enabled=number == len(parts)):
+            with hardware.autocast(inputs.device):
+                # Each part's sum over the batch's count: they add up to the batch's mean.
+                part_loss = loss_function(model, part, wanted) / n_targets
+            (part_loss * factor).backward()
+        loss += part_loss.detach()
+    norm = _clip(model, max_gradient_norm, factor)
+    finite = norm.isfinite() & loss.isfinite()
+    if process.n_ranks > 1:  # all processes take the step, or none does
+        facts = torch.stack([loss, (~finite).float()])
+        loss, n_bad = processes.all_reduce_sum(facts, process)
+        loss, finite = loss / process.n_ranks, n_bad == 0
+    _step_if(finite, optimizers)
+    if scale is not None:
+        scale.update(finite)
+    return StepResult(loss, norm, ~finite)
+
+
+def _step_if(
+    finite: Bool[Tensor, ""], optimizers: Sequence[torch.optim.Optimizer]
+) -> None:
+    for optimizer in optimizers:
+        heeds = isinstance(optimizer, Muon) or optimizer.defaults.get("fused")
+        if heeds and finite.device.type != "mps":  # whose kernels know no flag
+            # Where this is 1, the fused kernels change nothing.
+            optimizer.found_inf = (~finite).float()
+            optimizer.step()
+        elif finite:  # waits for the device
+            optimizer.step()
+
+
+def _clip(model: nn.Module, limit: float | None, scale: float | Tensor) -> Tensor:
+    """Undo the scale, shorten the whole gradient to the limit; return its length before."""
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    norm = processes.full_tensor(norm) / scale
+    shrink = torch.ones_like(norm) / scale
+    if limit is not None:
+        shrink = shrink * (limit / (norm + 1e-6)).clamp(max=1.0)
+    torch._foreach_mul_(gradients, shrink)
+    return norm
+
+
+class LossScale:
+    """A factor on the loss that keeps small gradients within float16's range.
+
+    It is halved when a gradient overflows, whose step is skipped, and doubled after a while
+    without. Nothing waits for the device.
+
+    Args:
+        device: where the gradients are.
+        patience: steps without overflow before it grows.
+
+    Source: Micikevicius et al. (2018).
+    """
+
+    def __init__(self, device: torch.device, *, patience: int = 2000) -> None:
+        self.patience = patience
+        self.value = torch.tensor(2.0**16, device=device)
+        self.n_good = torch.zeros((), device=device)
+
+    def update(self, finite: Bool[Tensor, ""]) -> None:
+        """Take account of a step."""
+        self.n_good = torch.where(finite, self.n_good + 1, 0.0)
+        grown = self.n_good >= self.patience
+        self.n_good = torch.where(grown, 0.0, self.n_good)
+        factor = torch.where(finite, torch.where(grown, 2.0, 1.0), 0.5)
+        self.value = self.value * factor

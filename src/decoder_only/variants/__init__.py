@@ -1,0 +1,1 @@
+"""The family and many devices: chapters 11 to 13."""

@@ -1,0 +1,71 @@
+"""One model on many devices: divide the batch, the state, the matrices, the sequence or the depth.
+
+Each way but the last is an identity of sums over P devices; what devices then tell each other:
+
+    data        gradient = 1/P sum_p gradient_p                     all-reduce
+    tensor      act(x W_up) W_down = sum_p act(x W_up,p) W_down,p   all-reduce, forward and backward
+    sequence    norm(x)[s] reads x[s] alone                         all-gather, reduce-scatter
+    ring        softmax over t, in P pieces of t                    neighbours exchange keys, values
+    pipeline    block_L(... block_1(x))                             neighbours exchange x
+
+What comes out is what one device computes, up to the rounding of a sum in another order. What
+differs is how many bytes each device holds, and how many it sends. Chapter 13.
+"""
+
+from decoder_only.variants.parallelism.data import (
+    DataParallel,
+    FullySharded,
+    ShardedOptimizer,
+    fully_shard,
+    state_bytes,
+)
+from decoder_only.variants.parallelism.pipeline import (
+    Stage,
+    Task,
+    gpipe,
+    one_forward_one_backward,
+    run_stage,
+    simulate,
+)
+from decoder_only.variants.parallelism.pytorch import train_with_pytorch
+from decoder_only.variants.parallelism.ring import places, ring_attention, ring_bytes
+from decoder_only.variants.parallelism.tensor import (
+    Share,
+    TensorParallel,
+    activation_bytes_each,
+    copy_to_all,
+    gather,
+    scatter_sum,
+    sum_over_all,
+    tensor_parallel_bytes,
+    vocabulary_embedding,
+    vocabulary_loss,
+)
+
+__all__ = [
+    "DataParallel",
+    "FullySharded",
+    "ShardedOptimizer",
+    "Share",
+    "Stage",
+    "Task",
+    "TensorParallel",
+    "activation_bytes_each",
+    "copy_to_all",
+    "fully_shard",
+    "gather",
+    "gpipe",
+    "one_forward_one_backward",
+    "places",
+    "ring_attention",
+    "ring_bytes",
+    "run_stage",
+    "scatter_sum",
+    "simulate",
+    "state_bytes",
+    "sum_over_all",
+    "tensor_parallel_bytes",
+    "train_with_pytorch",
+    "vocabulary_embedding",
+    "vocabulary_loss",
+]

@@ -1,0 +1,89 @@
+"""The same division by what PyTorch brings for it.
+
+Chapter 13."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import next_token_loss
+from decoder_only.variants.parallelism.group import Group
+from decoder_only.variants.parallelism.tensor import divided_dim
+
+__all__ = ["train_with_pytorch"]
+
+
+def train_with_pytorch(
+    group: Group,
+    model: GPT,
+    batches: Sequence[tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]],
+    build: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
+    *,
+    way: Literal["tensor", "sharded"],
+) -> tuple[list[float], dict[str, Tensor]]:
+    """Train by PyTorch's own means, with our division: what a user would run.
+
+    "tensor": every parameter becomes a DTensor, in the layout of `TensorParallel`. The model runs
+    as it is, and DTensor finds the collectives. "sharded": FSDP2, in the layout of `fully_shard`;
+    each device computes its rows of the batch.
+
+    Args:
+        group: from `launch` with `processes`.
+        model: the same on all devices; it is taken apart.
+        batches: ids and targets of each step, the same on all devices.
+        build: makes the optimizer.
+        way: which.
+
+    Returns:
+        The loss of each step, and all weights at the end.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard as shard_by_fsdp
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor.experimental import implicit_replication
+    from torch.distributed.tensor.parallel import loss_parallel
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    mesh, losses = init_device_mesh(group.device, (group.size,)), []
+    whole = _Loss(model)
+    if way == "sharded":
+        for part in (*model.blocks, whole):
+            shard_by_fsdp(part, mesh=mesh)
+    else:
+        for name, p in list(model.named_parameters()):
+            dim, (owner, _, leaf) = divided_dim(name), name.rpartition(".")
+            where = [Replicate() if dim is None else Shard(dim)]
+            divided = nn.Parameter(distribute_tensor(p.detach(), mesh, where))
+            setattr(model.get_submodule(owner), leaf, divided)
+    optimizer = build(model.parameters())
+    for pair in batches:
+        optimizer.zero_grad()
+        if way == "sharded":
+            ids, targets = (x.chunk(group.size)[group.rank] for x in pair)
+            loss = whole(ids, targets)
+            loss.backward()
+            loss = group.all_reduce(loss.detach()) / group.size
+        else:
+            # The fused kernel of the CPU is not among the operators that DTensor can divide.
+            ids, targets = (distribute_tensor(x, mesh, [Replicate()]) for x in pair)
+            with implicit_replication(), sdpa_kernel(SDPBackend.MATH), loss_parallel():
+                loss = whole(ids, targets)
+                loss.backward()
+            loss = loss.full_tensor()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, {n: x.full_tensor() for n, x in model.state_dict().items()}
+
+
+class _Loss(nn.Module):
+    # The root of FSDP2, which warns of one that returns a view, as logits are.
+    def __init__(self, model: GPT) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
+        return next_token_loss(self.model(ids), targets)

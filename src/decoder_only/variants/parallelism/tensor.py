@@ -1,0 +1,369 @@
+"""The matrices, divided: tensor and sequence parallelism.
+
+Chapter 13."""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from decoder_only.base.checks import require
+from decoder_only.model.block import Block
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.counting import activation_bytes
+from decoder_only.model.gpt import GPT
+from decoder_only.variants.parallelism.group import Group
+
+__all__ = [
+    "Share",
+    "TensorParallel",
+    "activation_bytes_each",
+    "copy_to_all",
+    "gather",
+    "scatter_sum",
+    "sum_over_all",
+    "tensor_parallel_bytes",
+    "vocabulary_embedding",
+    "vocabulary_loss",
+]
+
+
+class _Pair(torch.autograd.Function):
+    """One collective forward, and its transpose backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, there: Callable, back: Callable) -> Tensor:
+        ctx.back = back
+        return there(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.back(gradient), None, None
+
+
+def copy_to_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"]:
+    """What all devices hold goes into what each makes of it; gradients are added up.
+
+    Source: Shoeybi et al. (2019), who call it f.
+    """
+    return _Pair.apply(x, lambda x: x, group.all_reduce)
+
+
+def sum_over_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"]:
+    """The sum of what the devices hold; its gradient is that of each term.
+
+    Source: Shoeybi et al. (2019), who call it g.
+    """
+    return _Pair.apply(x, group.all_reduce, lambda gradient: gradient)
+
+
+def gather(x: Tensor, group: Group, *, dim: int = 1) -> Tensor:
+    """The devices' tensors, joined along a dimension; backward adds up and divides again.
+
+    Source: Korthikanti et al. (2022), who call it g.
+    """
+    return _Pair.apply(
+        x, lambda x: group.all_gather(x, dim), lambda y: group.reduce_scatter(y, dim)
+    )
+
+
+def scatter_sum(x: Float[Tensor, "b s d"], group: Group) -> Float[Tensor, "b _ d"]:
+    """This device's positions of the sum of the devices' tensors; backward gathers.
+
+    Source: Korthikanti et al. (2022), who call it g bar.
+    """
+    return _Pair.apply(
+        x, lambda x: group.reduce_scatter(x, 1), lambda y: group.all_gather(y, 1)
+    )
+
+
+def vocabulary_embedding(
+    ids: Int[Tensor, "b s"], table: Float[Tensor, "v d"], group: Group
+) -> Float[Tensor, "b s d"]:
+    """Each id's row where this device has it, and zeros elsewhere, to be summed over all.
+
+    Args:
+        ids: tokens, the same for all devices.
+        table: this device's rows, V / P of them.
+        group: the devices, in the order of their rows.
+
+    Source: Shoeybi et al. (2019).
+    """
+    local = ids - group.rank * len(table)
+    is_here = (local >= 0) & (local < len(table))
+    return F.embedding(local.where(is_here, 0), table) * is_here[..., None]
+
+
+def vocabulary_loss(
+    logits: Float[Tensor, "b s v"],
+    targets: Int[Tensor, "b s"],
+    group: Group,
+    *,
+    ignore_index: int = -1,
+) -> Float[Tensor, ""]:
+    """`next_token_loss` of logits whose columns are divided; three numbers travel per position.
+
+    The largest logit, the sum of the powers and the target's logit are each a maximum or a sum
+    over the devices. The logits themselves stay where they are.
+
+    Args:
+        logits: this device's columns, V / P of them.
+        targets, ignore_index: see `next_token_loss`.
+        group: the devices, in the order of their columns.
+
+    Source: Shoeybi et al. (2019).
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    local = targets - group.rank * logits.shape[-1]
+    is_here = (local >= 0) & (local < logits.shape[-1])
+    logits = logits - group.all_reduce(logits.detach().amax(-1), "max")[..., None]
+    wanted = logits.gather(-1, local.where(is_here, 0)[..., None])[..., 0] * is_here
+    total, wanted = sum_over_all(torch.stack([logits.exp().sum(-1), wanted]), group)
+    counts = targets != ignore_index
+    return ((total.log() - wanted) * counts).sum() / counts.sum()
+
+
+class Share(nn.Module):
+    """Attention with a P-th of the heads, or an MLP with a P-th of the hidden units.
+
+    The first map is divided by columns, the second by rows. So each device computes heads, or
+    hidden units, from the first product to the last, and only the results are summed.
+
+    Args:
+        part: a `MultiHeadAttention` or MLP that holds its share of the matrices.
+        bias: what is added once, after the sum.
+        group: the devices.
+        sequence: between the parts each device holds a P-th of the positions. The gathered input
+            is let go until backward, and gathered again then.
+
+    Source: Shoeybi et al. (2019); for the sequence Korthikanti et al. (2022).
+    """
+
+    def __init__(
+        self,
+        part: nn.Module,
+        bias: nn.Parameter | None,
+        group: Group,
+        sequence: bool,
+    ) -> None:
+        super().__init__()
+        self.part, self.bias = part, bias
+        self.group, self.sequence = group, sequence
+
+    def forward(
+        self, x: Float[Tensor, "b _ d"], *handed: Tensor | None
+    ) -> Float[Tensor, "b _ d"]:
+        """What the whole part makes of x, for the positions that this device holds."""
+        read = (gather if self.sequence else copy_to_all)(x, self.group)
+        term = self.part(read, *handed)
+        if self.sequence and term.requires_grad:
+            self._forget(read, x.detach(), until=term)
+        y = (scatter_sum if self.sequence else sum_over_all)(term, self.group)
+        return y if self.bias is None else y + self.bias
+
+    def _forget(self, read: Tensor, x: Tensor, until: Tensor) -> None:
+        storage = read.untyped_storage()
+        n_bytes = storage.nbytes()
+        storage.resize_(0)
+
+        def refill(_: Tensor) -> None:
+            storage.resize_(n_bytes)
+            read.data.copy_(self.group.all_gather(x, 1))
+
+        until.register_hook(refill)
+
+
+PLAIN = "GPT itself: other models see other positions, which is not divided here"
+
+
+class TensorParallel(nn.Module):
+    """This device's share of a GPT, whose matrices are divided among the devices.
+
+    Heads, hidden units and vocabulary entries are divided; norms, positions and the biases after a
+    sum are held by all. With `sequence`, what lies between attention and MLP is divided too, by
+    positions.
+
+    Args:
+        model: the whole; it is copied. Without dropout.
+        group: P devices; P divides the heads, those of keys and values, F and V, and with
+            `sequence` every length.
+        sequence: sequence parallelism in its original form.
+
+    Raises:
+        ValueError: for a model that does not divide.
+
+    Source: Shoeybi et al. (2019); Korthikanti et al. (2022).
+    """
+
+    def __init__(self, model: GPT, group: Group, *, sequence: bool = False) -> None:
+        require("model", type(model), lambda kind: kind is GPT, PLAIN)
+        config = model.config
+        wanted = f"a multiple of the {group.size} devices"
+        sizes = {"n_heads": config.n_heads, "n_kv_heads": config.kv_heads}
+        sizes |= {"d_mlp": config.mlp_width, "vocab_size": config.vocab_size}
+        for name, size in sizes.items():
+            require(name, size, lambda n: n % group.size == 0, wanted)
+        require(
+            "dropout", config.dropout, lambda p: p == 0, "0: devices would draw apart"
+        )
+        super().__init__()
+        self.config, self.group, self.sequence = config, group, sequence
+        model = copy.deepcopy(model)
+        self.layout: dict[str, tuple[nn.Parameter, int | None]] = {}
+        for name, p in model.named_parameters():
+            dim = divided_dim(name)
+            if dim is not None:
+                p.data = p.data.chunk(group.size, dim)[group.rank].clone()
+            # What sees only this device's positions, or heads, has a part of its gradient.
+            elif p.requires_grad and (
+                sequence or name.endswith(("query_norm.weight", "key_norm.weight"))
+            ):
+                p.register_hook(group.all_reduce)
+            self.layout[name] = p, dim
+        self.embedding, self.positions = model.embedding, model.positions
+        self.blocks = nn.ModuleList(
+            _share_block(block, group, sequence) for block in model.blocks
+        )
+        self.final_norm, self.head = model.final_norm, model.head
+        self._check = partial(model._check, cache=None)
+
+    def forward(
+        self, ids: Int[Tensor, "b s"], targets: Int[Tensor, "b s"]
+    ) -> Float[Tensor, ""]:
+        """The loss, `next_token_loss` of the whole model; all devices are handed the same.
+
+        Raises:
+            ValueError: for ids, or targets other than -1, that `GPT` would refuse, and with
+                `sequence` for a length that does not divide.
+        """
+        self._check(ids)
+        self._check(targets.where(targets != -1, 0))
+        start, table = 0, self.embedding.weight
+        x = vocabulary_embedding(ids, table, self.group)
+        if self.sequence:
+            x = scatter_sum(x, self.group)
+            start = self.group.rank * x.shape[1]
+        else:
+            x = sum_over_all(x, self.group)
+        if self.positions is not None:
+            x = self.positions(
+                x, torch.arange(start, start + x.shape[1], device=x.device)
+            )
+        for block in self.blocks:
+            x = block(x)
+        x = self.final_norm(x)
+        x = (gather if self.sequence else copy_to_all)(x, self.group)
+        logits = self.head(x, *([table] if self.config.tied else []))
+        return vocabulary_loss(logits, targets, self.group)
+
+    def whole(
+        self, read: Callable[[nn.Parameter], Tensor] = torch.Tensor.detach
+    ) -> dict[str, Tensor]:
+        """All weights under the names of `GPT`, or what else is read of every parameter."""
+        return {
+            name: read(p) if dim is None else self.group.all_gather(read(p), dim)
+            for name, (p, dim) in self.layout.items()
+        }
+
+
+def divided_dim(name: str) -> int | None:
+    """The dimension along which a parameter of a GPT is divided; None if all hold it."""
+    *_, part, kind = name.split(".")
+    if part in ("embedding", "head", "query", "key", "value", "up", "gate"):
+        return 0  # rows of the table; the map's outputs, and their offsets
+    return 1 if part in ("output", "down") and kind == "weight" else None
+
+
+def _share_block(block: Block, group: Group, sequence: bool) -> Block:
+    attention, mlp = block.attention, block.mlp
+    attention.n_heads //= group.size
+    attention.n_kv_heads //= group.size
+    biases = attention.output.bias, mlp.down.bias
+    attention.output.bias = mlp.down.bias = None
+    block.attention = Share(attention, biases[0], group, sequence)
+    block.mlp = Share(mlp, biases[1], group, sequence)
+    return block
+
+
+def tensor_parallel_bytes(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    n_devices: int,
+    *,
+    sequence: bool = False,
+) -> dict[str, int]:
+    """What a device sends in one forward and backward pass of `TensorParallel`, by collective.
+
+    In float32. With n = 4 B S D bytes of the residual stream, a block without `sequence` takes
+    four all-reduces of n, half of them backward. With it, four all-gathers and four
+    reduce-scatters, which send as much, and two more all-gathers to gather again.
+
+    Args:
+        batch_size, length: B and S.
+        n_devices: P.
+        sequence: see `TensorParallel`.
+
+    Source: Korthikanti et al. (2022), section 4.2.2.
+    """
+    n_layers, d, n_positions = config.n_layers, config.d_model, batch_size * length
+
+    def around(*sizes: int) -> int:  # a reduce-scatter, or an all-gather, of each
+        return sum((n_devices - 1) * 4 * -(-size // n_devices) for size in sizes)
+
+    stream = around(n_positions * d)
+    all_reduce = around(n_positions, 2 * n_positions)  # the loss
+    # Vectors that all hold, whose gradients are parts: of the norms, and of the biases.
+    vectors = [config.head_width] * 2 * n_layers if config.qk_norm else []
+    if not sequence:
+        calls = 4 * n_layers + 2
+        return {"all-reduce": 2 * (calls * stream + all_reduce + around(*vectors))}
+    per_norm = 2 if config.norm == "layer" and config.bias else 1
+    n_norms = 2 * n_layers + (config.norm_position == "pre")
+    vectors += [d] * (per_norm * n_norms + 2 * config.bias * n_layers)
+    if config.positions == "learned":
+        vectors.append(d * config.context_length)
+    return {
+        "all-reduce": 2 * (all_reduce + around(*vectors)),
+        "all-gather": (6 * n_layers + 2) * stream,
+        "reduce-scatter": (4 * n_layers + 2) * stream,
+    }
+
+
+def activation_bytes_each(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    n_devices: int,
+    *,
+    sequence: bool = False,
+) -> int:
+    """What a device keeps of all blocks between forward and backward, in float32.
+
+    The matrices' division leaves the inputs of the norms, and what the norms hand over, whole on
+    every device; the sequence's divides them too.
+
+    Args:
+        batch_size, length: B and S.
+        n_devices: P.
+        sequence: see `TensorParallel`.
+
+    Raises:
+        ValueError: as `scaling.activation_bytes` does; for rotary positions or windows, whose
+            angles and masks all devices hold; and for RMSNorm.
+
+    Source: Korthikanti et al. (2022), section 4.2, for the method.
+    """
+    require("positions", config.positions, lambda p: p != "rotary", "not rotary")
+    require("windows", config.windows, lambda w: set(w) == {None}, "(None,)")
+    require("norm", config.norm, lambda norm: norm == "layer", "'layer'")
+    kept = activation_bytes(config, batch_size, length)
+    handed_over = 2 * config.n_layers * 4 * batch_size * length * config.d_model
+    undivided = 0 if sequence else kept["norms"] + handed_over
+    of_blocks = sum(kept[part] for part in ("attention", "mlp", "norms"))
+    return undivided + (of_blocks - undivided) // n_devices

@@ -1,0 +1,1 @@
+"""What only the book needs: pictures, stored results, notebook helpers."""

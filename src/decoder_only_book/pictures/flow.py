@@ -1,0 +1,175 @@
+"""Pictures of what flows through a model, drawn from its numbers.
+
+    loss_steps(words, logits, came)     logits, their exponentials, probabilities, one surprise
+    shapes(config, 8)                   the size of every array on the way from ids to logits
+    caches(7, window=4)                 a cache that grows, and a ring that turns
+
+Used by chapters 7 and 8.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import ArrayLike
+
+from decoder_only.base.checks import require
+from decoder_only.model.config import GPTConfig
+from decoder_only_book import plots
+
+__all__ = ["caches", "loss_steps", "shapes"]
+
+_CELL = 0.42
+
+
+def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
+    """From the logits of one position to its loss, a row for each word.
+
+    Args:
+        words: what the logits stand for.
+        logits: (v), one for each word.
+        came: the index of the word that came next.
+
+    Returns:
+        A figure, about as wide as the page.
+
+    Raises:
+        ValueError: another number of words than of logits, or no such word.
+    """
+    logits = np.asarray(logits, dtype=float)
+    require("words", len(words), lambda n: logits.shape == (n,), "one for each logit")
+    require("came", came, lambda i: 0 <= i < len(words), "the index of a word")
+    nats = np.logaddexp.reduce(logits) - logits
+    with np.errstate(over="ignore"):
+        powers, p = np.exp(logits), np.exp(-nats)
+    axes, top = plots.page(6.4, 0.5 * len(words) + 1.35), 0.5 * len(words) + 0.5
+    places = {"word": 0.1, "logit $y$": 1.1, "$e^y$": 2.2, "softmax $p$": 3.2}
+    for title, x in (places | {"surprise $-\\log p$": 5.0}).items():
+        axes.text(x, top + 0.35, title, color=plots.GREY, fontsize=11)
+    for row, (word, y, power, share) in enumerate(
+        zip(words, logits, powers, p, strict=True)
+    ):
+        height = top - 0.5 * (row + 1) + 0.25
+        colour = plots.VERMILLION if row == came else plots.BLUE
+        shown = [word, f"{y:.2f}", _short(power, 1), _short(share, 3)]
+        for text, x in zip(shown, places.values(), strict=True):
+            weight = "bold" if row == came else "normal"
+            axes.text(x, height, text, va="center_baseline", fontweight=weight)
+        corner = places["softmax $p$"] + 0.62, height - 0.11
+        axes.add_patch(Rectangle(corner, share, 0.22, color=colour))
+        if row == came:
+            start = corner[0] + share + 0.06
+            plots.arrow(axes, (start, height), (4.95, height), color=colour)
+            said = f"{_short(nats[row] / np.log(2), 2)} bits"
+            axes.text(5.0, height, said, va="center_baseline", fontweight="bold")
+            axes.text(5.0, height - 0.3, f"({nats[row]:.2f} nats)")
+    y = top - 0.5 * len(words) - 0.05
+    axes.plot((places["$e^y$"] - 0.1, 4.6), (y + 0.15, y + 0.15), color=plots.MIST)
+    axes.text(places["$e^y$"], y - 0.12, _short(powers.sum(), 1), va="center_baseline")
+    axes.text(places["softmax $p$"], y - 0.12, "1", va="center_baseline")
+    axes.text(
+        places["logit $y$"], y - 0.12, "sum", va="center_baseline", color=plots.GREY
+    )
+    return axes.figure
+
+
+def _short(number: float, places: int) -> str:
+    """At most so many places, and no zeros at the end."""
+    return f"{number:.{places}f}".rstrip("0").rstrip(".")
+
+
+def shapes(config: GPTConfig, length: int) -> Figure:
+    """Every array on the way from token ids to logits, to scale: wide as its last letter's size.
+
+    Args:
+        config: the model.
+        length: S, positions of the one sequence.
+
+    Returns:
+        A figure, about as wide as the page. Widths are on a scale of square roots.
+    """
+    c = config
+    sizes = {"s": length, "d": c.d_model, "h": c.n_heads, "k": c.head_width}
+    sizes |= {"t": length, "f": c.mlp_width, "v": c.vocab_size}
+    rows = [
+        ("token ids", "s", plots.MIST),
+        ("stream, from the embedding", "s d", plots.PURPLE),
+        ("queries, keys, values", "h s k", plots.BLUE),
+        ("attention weights", "h s t", plots.BLUE),
+        ("stream, with what attention adds", "s d", plots.PURPLE),
+        ("hidden units of the MLP", "s f", plots.GREEN),
+        ("stream, with what the MLP adds", "s d", plots.PURPLE),
+        ("logits", "s v", plots.VERMILLION),
+    ]
+    axes = plots.page(6.4, 0.62 * len(rows) + 0.35)
+    unit = 2.5 / max(sizes.values()) ** 0.5
+    for row, (name, letters, colour) in enumerate(rows):
+        y, names = 0.62 * (row + 0.35), letters.split()
+        sheets = 3 if names[0] == "h" else 1
+        width = unit * (sizes[names[-1]] if len(names) > 1 else 1) ** 0.5
+        for sheet in reversed(range(sheets)):
+            corner = 3.1 + 0.06 * sheet, y - 0.14 + 0.05 * sheet
+            look = {"facecolor": colour, "edgecolor": "white", "linewidth": 1.0}
+            axes.add_patch(Rectangle(corner, max(width, 0.07), 0.27, **look))
+        said = " × ".join(str(sizes[letter]) for letter in names)
+        axes.text(2.95, y, name, ha="right", va="center_baseline")
+        text = f"$({', '.join(names)})$  {said}"
+        x = 3.1 + max(width, 0.07) + 0.06 * sheets + 0.08
+        if x + 1.3 > 6.4:
+            axes.text(x - 0.2, y, text, ha="right", va="center_baseline", color="white")
+        else:
+            axes.text(x, y, text, va="center_baseline")
+    bottom, top = 0.62 * 1.35 + 0.32, 0.62 * 6.35 + 0.2
+    axes.plot((0.12, 0.05, 0.05, 0.12), (bottom, bottom, top, top), color=plots.MIST)
+    said = f"block, × {c.n_layers}"
+    turned = {"rotation": 90, "va": "center", "color": plots.GREY, "ha": "left"}
+    axes.text(0.12, (bottom + top) / 2, said, **turned)
+    return axes.figure
+
+
+def caches(steps: int, *, window: int) -> Figure:
+    """What a cache holds after each token: without a window it grows, with one it turns.
+
+    Args:
+        steps: tokens that come, a row for each.
+        window: W, slots of the ring.
+
+    Returns:
+        A figure, about as wide as the page.
+
+    Raises:
+        ValueError: a window that never fills.
+    """
+    require("window", window, lambda w: 1 <= w < steps, f"from 1 to {steps - 1}")
+    left, right = 1.0, 1.0 + _CELL * steps + 1.0
+    axes = plots.page(right + _CELL * window + 0.3, _CELL * 1.18 * steps + 0.95)
+    top = _CELL * 1.18 * steps + 0.1
+    axes.text(left, top + 0.45, "no window: all are kept", fontsize=11.5)
+    axes.text(right, top + 0.45, f"a ring of $W = {window}$", fontsize=11.5)
+    axes.text(0.05, top + 0.1, "token", color=plots.GREY)
+    for slot in range(window):
+        x = right + _CELL * (slot + 0.5)
+        axes.text(x, top + 0.1, str(slot), color=plots.GREY, ha="center")
+    for s in range(steps):
+        y = top - _CELL * 1.18 * (s + 1)
+        axes.text(0.3, y + _CELL / 2, str(s), va="center_baseline", ha="center")
+        for slot in range(steps):
+            held = slot if slot <= s else None
+            _slot(axes, left + _CELL * slot, y, held, is_new=slot == s)
+        for slot in range(window):
+            held = s - (s - slot) % window
+            held = held if held >= 0 else None
+            _slot(axes, right + _CELL * slot, y, held, is_new=held == s)
+    return axes.figure
+
+
+def _slot(axes: Axes, x: float, y: float, held: int | None, *, is_new: bool) -> None:
+    colour = plots.VERMILLION if is_new else "#C9DFF0"
+    look = {"facecolor": "none" if held is None else colour, "edgecolor": plots.MIST}
+    axes.add_patch(Rectangle((x, y), _CELL, _CELL, linewidth=0.8, **look))
+    if held is not None:
+        ink = {"color": "white", "fontweight": "bold"} if is_new else {}
+        centre = x + _CELL / 2, y + _CELL / 2
+        axes.text(*centre, str(held), ha="center", va="center_baseline", **ink)

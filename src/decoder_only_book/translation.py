@@ -1,0 +1,382 @@
+"""A pair of languages: plain English sentences and their German, word by word and exactly known.
+
+    pair = next(GERMAN.pairs(seed=0))
+    print(GERMAN.text(pair.source), "->", GERMAN.text(pair.target))
+
+A sentence says who does what to which things, perhaps where and when. German says it in another
+order: the verb is second, a participle last, the time often first. Some words have two
+translations, so even a perfect translator cannot know which one stands there:
+
+    H(target | source) = E[-log P(target | source)] > 0
+
+is the floor of every translator's loss. All translations of a sentence can be listed, so it is
+exact, and so is which words of the source each word of the target translates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+from random import Random
+from typing import NamedTuple
+
+from decoder_only.base.checks import require
+from decoder_only.stories.language import Split, split_of
+
+__all__ = ["END", "GERMAN", "PADDING", "START", "LanguagePair", "Pair"]
+
+PADDING, START, END = "<PAD>", "<SOS>", "<EOS>"
+
+# A piece that ends in "+" is written together with the next one. A colon and a weight in quarters
+# stand behind a translation that is one of several.
+_SUBJECTS = """
+Bobby = Bobby; Tommy = Tommy; Alice = Alice; Clara = Clara; Otto = Otto; Emil = Emil
+Ruth = Ruth; Hugo = Hugo; Lena = Lena; Nina = Nina
+the dog = der Hund; the cat = die Katze; the child = das Kind; the fox = der Fuchs
+the owl = die Eule; the horse = das Pferd
+"""
+_PRESENT = """
+likes = mag; eats = isst; buys = kauft; finds = findet; sells = verkauft; paints = malt
+sees = sieht:3 erblickt:1; picks = pflückt:3 erntet:1
+"""
+_PERFECT = """
+liked = gemocht; eaten = gegessen; bought = gekauft; found = gefunden; sold = verkauft
+painted = gemalt; seen = gesehen:3 erblickt:1; picked = gepflückt:3 geerntet:1
+"""
+_BASES = ["like", "eat", "buy", "find", "sell", "paint", "see", "pick"]
+_THINGS = """
+black+ berries = Brom+ beeren; straw+ berries = Erd+ beeren; rasp+ berries = Him+ beeren
+blue+ berries = Blau+ beeren:2 Heidel+ beeren:2; apples = Äpfel; pears = Birnen
+plums = Pflaumen; potatoes = Kartoffeln:3 Erdäpfel:1; carrots = Möhren:2 Karotten:2
+mush+ rooms = Pilze; nuts = Nüsse; hazel+ nuts = Hasel+ nüsse
+"""
+_QUALITIES = "sweet = süße; red = rote; fresh = frische; small = kleine; ripe = reife"
+_PLACES = """
+in the garden = im _ Garten; at the market = auf dem Markt; in the kitchen = in der Küche
+at the lake = am _ See; in the village = im _ Dorf; at the fair = auf der Messe
+"""
+_TIMES = """
+today = heute; every morning = jeden Morgen; this evening = heute Abend; now = jetzt:3 nun:1
+"""
+
+
+class Phrase(NamedTuple):
+    """Some words, and their translations, each a list of pieces with its share."""
+
+    source: tuple[str, ...]
+    targets: tuple[tuple[tuple[str, ...], float], ...]
+
+    @property
+    def entropy(self) -> float:
+        """Of the choice between the translations, in nats."""
+        return -math.fsum(p * math.log(p) for _, p in self.targets)
+
+
+def _phrases(table: str) -> tuple[Phrase, ...]:
+    found = []
+    for line in table.replace("\n", ";").split(";"):
+        if line.strip():
+            source, _, targets = line.partition("=")
+            found.append(Phrase(tuple(source.split()), _targets(targets)))
+    return tuple(found)
+
+
+def _targets(written: str) -> tuple[tuple[tuple[str, ...], float], ...]:
+    if ":" not in written:
+        return ((tuple(written.split()), 1.0),)
+    found, pieces = [], []
+    for word in written.split():
+        piece, _, quarters = word.partition(":")
+        pieces.append(piece)
+        if quarters:
+            found.append((tuple(pieces), int(quarters) / 4))
+            pieces = []
+    return tuple(found)
+
+
+class Pair(NamedTuple):
+    """A sentence and one of its translations.
+
+    Attributes:
+        source, target: their pieces.
+        alignment: for each piece of the target, the places in the source that it translates.
+        probability: of this translation, given the source.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    alignment: tuple[frozenset[int], ...]
+    probability: float
+
+
+class _Sentence(NamedTuple):
+    """What a sentence says: phrases, of which the last three may be missing."""
+
+    form: str
+    subject: Phrase
+    verb: Phrase
+    thing: Phrase
+    quality: Phrase | None
+    place: Phrase | None
+    time: Phrase | None
+
+
+class LanguagePair:
+    """English sentences with German ones, from which both draw alike on every machine.
+
+    Attributes:
+        vocabulary: every piece of both languages; the first three are `<PAD>`, `<SOS>`, `<EOS>`.
+        FRONTED: how often German puts the time first.
+        PLACE_FIRST: how often it puts the place before the things.
+    """
+
+    FORMS = ("present", "present", "perfect", "negated")
+    FRONTED, PLACE_FIRST = 0.75, 0.75
+
+    def __init__(self) -> None:
+        self.subjects, self.things = _phrases(_SUBJECTS), _phrases(_THINGS)
+        present, perfect = _phrases(_PRESENT), _phrases(_PERFECT)
+        negated = [
+            Phrase((b,), p.targets) for b, p in zip(_BASES, present, strict=True)
+        ]
+        self.verbs = {"present": present, "perfect": perfect, "negated": negated}
+        self.qualities = _phrases(_QUALITIES)
+        self.places, self.times = _phrases(_PLACES), _phrases(_TIMES)
+        slots = (*self.verbs.values(), self.subjects, self.things, self.places)
+        words = {".", "has", "does", "not", "hat", "keine"}
+        for phrase in (p for s in (*slots, self.times, self.qualities) for p in s):
+            words |= {*phrase.source} | {w for t, _ in phrase.targets for w in t}
+        words |= {_inflected(q.targets[0][0][0]) for q in self.qualities}
+        first = [p.source for p in self.subjects]
+        first += [t for p in (*self.subjects, *self.times) for t, _ in p.targets]
+        words |= {_capital(pieces)[0] for pieces in first}
+        self.vocabulary = (PADDING, START, END, *sorted(words - {"_"}))
+        self._id = {word: i for i, word in enumerate(self.vocabulary)}
+        self._pieces = {
+            "".join(p.source).replace("+", ""): p.source
+            for p in self.things
+            if len(p.source) > 1
+        }
+
+    # ------------------------------------------------------------------------------- drawing
+
+    def pairs(self, *, split: Split = "train", seed: int = 0) -> Iterator[Pair]:
+        """Pairs without end, the same for the same seed. The splits never share a source."""
+        require("split", split, ("train", "validation").__contains__, "one of both")
+        require("seed", seed, lambda n: type(n) is int, "a whole number")
+        return self._pairs(split, seed)
+
+    def _pairs(self, split: Split, seed: int) -> Iterator[Pair]:
+        rng = Random(f"pairs {seed}")
+        while True:
+            sentence = self._drawn(rng)
+            pairs = self._translated(sentence)
+            (pair,) = rng.choices(pairs, [each.probability for each in pairs])
+            if split_of(self.text(pair.source)) == split:
+                yield pair
+
+    def _drawn(self, rng: Random) -> _Sentence:
+        form = rng.choice(self.FORMS)
+        parts = [rng.choice(s) for s in (self.subjects, self.verbs[form], self.things)]
+        rest = (self.qualities, self.places, self.times)
+        parts += [rng.choice(slot) if rng.random() < 0.5 else None for slot in rest]
+        return _Sentence(form, *parts)
+
+    # ------------------------------------------------------------------------------- translating
+
+    def translations(self, source: str | Sequence[str]) -> list[Pair]:
+        """Every translation of a sentence, with its probability; the likeliest first.
+
+        Args:
+            source: the sentence as text or as pieces.
+
+        Raises:
+            ValueError: it is no sentence of the language.
+        """
+        pieces = self.pieces(source) if isinstance(source, str) else tuple(source)
+        return self._translated(self._read(pieces))
+
+    def source_log_prob(self, source: str | Sequence[str]) -> float:
+        """log P(source) in nats; minus infinity if it is no sentence of the language."""
+        pieces = self.pieces(source) if isinstance(source, str) else tuple(source)
+        try:
+            said = self._read(pieces)
+        except ValueError:
+            return -math.inf
+        ways = len(self.FORMS) / self.FORMS.count(said.form)
+        for slot in (self.subjects, self.verbs[said.form], self.things):
+            ways *= len(slot)
+        optional = (said.quality, self.qualities), (said.place, self.places)
+        for phrase, slot in (*optional, (said.time, self.times)):
+            ways *= 2 if phrase is None else 2 * len(slot)
+        return -math.log(ways)
+
+    def log_prob(self, source: str | Sequence[str], target: str) -> float:
+        """log P(target | source) in nats; minus infinity if it is no translation."""
+        found = (p for p in self.translations(source) if self.text(p.target) == target)
+        return max((math.log(p.probability) for p in found), default=-math.inf)
+
+    def entropy(self, source: str | Sequence[str] | None = None) -> float:
+        """H(target | source) in nats: of one sentence, or its mean over all of them."""
+        if source is not None:
+            shares = [pair.probability for pair in self.translations(source)]
+            return -math.fsum(p * math.log(p) for p in shares)
+
+        # Choices are independent given the sentence, and slots are filled independently.
+        verbs = [_mean_entropy(self.verbs[form]) for form in self.FORMS]
+        order = _binary(self.FRONTED) + _binary(self.PLACE_FIRST)
+        rest = (_mean_entropy(self.times) + order) / 2
+        return sum(verbs) / len(verbs) + _mean_entropy(self.things) + rest
+
+    def _translated(self, said: _Sentence) -> list[Pair]:
+        source, at = _english(said)
+        names = ("subject", "verb", "thing", "place", "time")
+        slots = [getattr(said, name) for name in names]
+        chosen = [[((), 1.0)] if slot is None else slot.targets for slot in slots]
+        fronting = [(True, self.FRONTED), (False, 1 - self.FRONTED)]
+        placing = [(True, self.PLACE_FIRST), (False, 1 - self.PLACE_FIRST)]
+        orders = fronting if said.time else [(False, 1.0)]
+        places = placing if said.place else [(True, 1.0)]
+        pairs = []
+        for *words, fronted, place_first in product(*chosen, orders, places):
+            share = math.prod(p for _, p in (*words, fronted, place_first))
+            texts = dict(zip(names, (text for text, _ in words), strict=True))
+            target = _german(said, texts, at, fronted[0], place_first[0])
+            pieces, alignment = zip(*target, strict=True)
+            pairs.append(Pair(source, _capital(pieces), alignment, share))
+        return sorted(pairs, key=lambda pair: -pair.probability)
+
+    def _read(self, pieces: tuple[str, ...]) -> _Sentence:
+        rest = list(pieces)
+        if rest and rest[0] == "The":
+            rest[0] = "the"
+
+        subject = _take(rest, self.subjects)
+        heads = {"perfect": ["has"], "negated": ["does", "not"], "present": []}
+        form = next(f for f, head in heads.items() if rest[: len(head)] == head)
+        del rest[: len(heads[form])]
+        verb, quality = _take(rest, self.verbs[form]), _take(rest, self.qualities)
+        thing, place, time = (
+            _take(rest, self.things),
+            _take(rest, self.places),
+            _take(rest, self.times),
+        )
+        said = _Sentence(form, subject, verb, thing, quality, place, time)
+        whole = None not in (subject, verb, thing) and _english(said)[0] == pieces
+        wanted = "a sentence such as 'Bobby likes blackberries.'"
+        require("source", self.text(pieces), lambda _: whole, wanted)
+        return said
+
+    # ------------------------------------------------------------------------------- writing
+
+    def text(self, pieces: Sequence[str]) -> str:
+        """Pieces as they are written: "black+ berries ." gives "blackberries."."""
+        return " ".join(pieces).replace("+ ", "").replace(" .", ".")
+
+    def pieces(self, text: str) -> tuple[str, ...]:
+        """An English text in pieces."""
+        words = text.replace(".", " .").split()
+        return tuple(p for word in words for p in self._pieces.get(word, (word,)))
+
+    def encode(self, pieces: Sequence[str]) -> list[int]:
+        """Ids of a sentence, between those of `<SOS>` and `<EOS>`.
+
+        Raises:
+            ValueError: a piece is of neither language.
+        """
+        for piece in pieces:
+            require("piece", piece, self._id.__contains__, "one of the vocabulary")
+        return [self._id[piece] for piece in (START, *pieces, END)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, up to `<EOS>`; what does not belong to a text is left out."""
+        pieces = [self.vocabulary[i] for i in ids]
+        pieces = pieces[: pieces.index(END)] if END in pieces else pieces
+        return self.text([p for p in pieces if p not in (PADDING, START)])
+
+
+def _take(rest: list[str], phrases: Sequence[Phrase]) -> Phrase | None:
+    """The phrase with which the rest begins, which is taken from it."""
+    for phrase in phrases:
+        n = len(phrase.source)
+        if tuple(rest[:n]) == phrase.source:
+            del rest[:n]
+            return phrase
+    return None
+
+
+def _english(said: _Sentence) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The sentence, and where each of its phrases begins."""
+    pieces, at = list(said.subject.source), {"subject": 0}
+    pieces += {"perfect": ["has"], "negated": ["does", "not"], "present": []}[said.form]
+    at["auxiliary"] = len(pieces) - 1
+    for name in ("verb", "quality", "thing", "place", "time"):
+        phrase = getattr(said, name)
+        at[name] = len(pieces)
+        pieces += phrase.source if phrase else ()
+    at["stop"] = len(pieces)
+    return _capital((*pieces, ".")), at
+
+
+def _german(
+    said: _Sentence,
+    texts: dict[str, tuple[str, ...]],
+    at: dict[str, int],
+    fronted: bool,
+    place_first: bool,
+) -> list[tuple[str, frozenset[int]]]:
+    """The translation in pieces, each with the places of the source that it stands for."""
+
+    found = {
+        name: _aligned(pieces, at[name], len(getattr(said, name).source))
+        for name, pieces in texts.items()
+        if pieces
+    }
+    things, place = found["thing"], found.get("place", [])
+    verb, time = found["verb"], found.get("time", [])
+    negated, perfect = said.form == "negated", said.form == "perfect"
+    if said.quality:
+        word = said.quality.targets[0][0][0]
+        word = _inflected(word) if negated else word
+        things = [(word, frozenset({at["quality"]})), *things]
+    auxiliary = frozenset({at["auxiliary"]})
+    if negated:
+        things = [("keine", auxiliary), *things]
+    second = [("hat", auxiliary)] if perfect else verb
+    middle = [place, things] if place_first else [things, place]
+    subject = found["subject"]
+    opening = [time, second, subject] if fronted else [subject, second, time]
+    last = [verb if perfect else [], [(".", frozenset({at["stop"]}))]]
+    return [piece for part in (*opening, *middle, *last) for piece in part]
+
+
+def _aligned(
+    pieces: tuple[str, ...], begin: int, n: int
+) -> list[tuple[str, frozenset[int]]]:
+    """The translation of a phrase whose n pieces begin there, each with what it stands for."""
+    if n > len(pieces):  # two pieces became one word
+        return [(pieces[0], frozenset(range(begin, begin + n)))]
+    found = [(piece, frozenset({begin + i})) for i, piece in enumerate(pieces)]
+    return [(piece, places) for piece, places in found if piece != "_"]
+
+
+def _inflected(adjective: str) -> str:
+    """The form behind "keine"."""
+    return f"{adjective}n"
+
+
+def _capital(pieces: Sequence[str]) -> tuple[str, ...]:
+    return (pieces[0][0].upper() + pieces[0][1:], *pieces[1:])
+
+
+def _mean_entropy(phrases: Sequence[Phrase]) -> float:
+    return math.fsum(phrase.entropy for phrase in phrases) / len(phrases)
+
+
+def _binary(p: float) -> float:
+    return -p * math.log(p) - (1 - p) * math.log(1 - p)
+
+
+GERMAN = LanguagePair()
+"""The one pair that there is."""
