@@ -7,6 +7,7 @@ import ast
 import importlib
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,66 +20,23 @@ from pathlib import Path
 import jaxtyping
 import layout
 import pytest
-from layout import PACKAGE, ROOT, imported, trees
+from layout import ROOT, SOURCE, imported, trees
 from rules import of_every
 
-# The chapter (its stem) that owns a module shows or uses each of its public names.
-CHAPTERS = {
-    "tokenization": "tokenization",
-    "embeddings": "embeddings",
-    "attention": "attention",
-    "multihead": "multihead",
-    "normalization": "normalization",
-    "mlp": "mlp",
-    "lm_head": "lm_head",
-    "block": "model",
-    "model": "model",
-    "cache": "model",
-    "config": "model",
-    "presets": "model",
-    "pretrained": "model",
-    "optimization": "training",
-    "engine.monitor": "training",
-    "training": "training",
-    "generation": "training",
-    "laws": "scaling",
-    "planning": "scaling",
-    "scaling": "scaling",
-    "encoders": "encoders",
-    "finetuning": "finetuning",
-    "parallelism": "parallelism",
-    "interpretation": "interpretation",
-    "knowledge": "knowledge",
-}
-# Chapters that are not written yet. Once one is, its modules move up, and the test begins.
-PENDING: dict[str, str] = {}
-# Around the model and its training: a chapter shows what matters of them, and not every name.
-AROUND = {
-    "stories",
-    "data",
-    "engine.checks",
-    "engine.collectives",
-    "engine.files",
-    "engine.tokens",
-    "engine.distributed",
-    "engine.checkpoint",
-    "engine.log",
-    "engine.memory",
-    "engine.modes",
-    "engine.provenance",
-    "engine.tensors",
-    "engine.hardware",
-}
+import decoder_only
 
 MODULES = layout.modules()
-# Tools that every chapter uses and none explains.
-TOOLS = {"stored", "cli", "recipes", *(m for m in MODULES if m.startswith("show."))}
+# What the chapters teach: each public name of these is used or shown in one of them.
+TAUGHT = tuple(
+    f"decoder_only.{layer}"
+    for layer in ("tokenization", "model", "generation", "analysis", "variants")
+)
 every_module = of_every(MODULES)
 
 
 def public(module: str) -> list[str]:
     """What `__all__` names; where there is none, what begins without an underscore."""
-    found = importlib.import_module(f"decoder_only.{module}")
+    found = importlib.import_module(module)
     own = [n for n, x in vars(found).items() if is_defined_in(found, x)]
     return list(getattr(found, "__all__", [n for n in own if not n.startswith("_")]))
 
@@ -87,29 +45,47 @@ def is_defined_in(module: types.ModuleType, thing: object) -> bool:
     return getattr(thing, "__module__", None) == module.__name__
 
 
-def chapter(stem: str) -> Path | None:
-    found = sorted((ROOT / "book").glob(f"[0-9][0-9]_{stem}.ipynb"))
-    return found[0] if found else None
+# ---------------------------------------------------------------------------------------- layers
 
 
-# ---------------------------------------------------------------------------------------- floors
+def test_every_module_is_in_a_layer():
+    for module in MODULES:
+        assert layout.layer(module) in layout.LAYERS
 
 
-def test_every_module_has_a_chapter_or_is_around_them():
-    placed = [*CHAPTERS, *PENDING, *AROUND, *TOOLS]
-    assert len(placed) == len(set(placed))
-    assert set(MODULES) == set(placed), "say which chapter owns the new module"
+@every_module
+def test_a_layer_imports_only_from_those_before_it(module):
+    order = layout.LAYERS.index
+    own = order(layout.layer(module))
+    above = [m for m in layout.needs(module) if order(layout.layer(m)) > own]
+    assert not above, f"imports {', '.join(sorted(above))}"
 
 
 @every_module
 def test_no_module_imports_one_that_imports_it(module):
-    layout.floor(module)
+    layout.depth(module)
+
+
+@every_module
+def test_nothing_is_imported_by_a_string(module):
+    for tree in trees(module):
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        names = {getattr(f, "id", getattr(f, "attr", None)) for f in calls}
+        # The command and the names at the top are looked up when they are asked for.
+        if module not in ("decoder_only", "decoder_only.cli"):
+            assert not names & {"import_module", "__import__"}
+
+
+@every_module
+def test_a_module_is_read_in_one_sitting(module):
+    if module not in layout.AS_ONE:
+        assert layout.size(module) <= 400
 
 
 @every_module
 def test_names_are_imported_from_the_module_that_defines_them(module):
-    ground = {"decoder_only.GPT", "decoder_only.GPTConfig"}
-    assert not imported(module) & ground
+    top = {f"decoder_only.{name}" for name in decoder_only.__all__}
+    assert not imported(module) & (top - {"decoder_only.__version__"})
 
 
 @pytest.mark.parametrize("module", ["", ".tokenization", ".stories"])
@@ -157,13 +133,14 @@ def test_run_time_dependencies_are_declared():
     }
     for module in MODULES:
         tops = {name.partition(".")[0] for name in imported(module)}
-        foreign = tops - set(sys.stdlib_module_names) - {"decoder_only", "__future__"}
+        foreign = tops - set(sys.stdlib_module_names)
+        foreign -= {"decoder_only", "decoder_only_book", "__future__"}
         assert foreign <= declared | {"mpl_toolkits", "IPython"}, (
             f"{module}: {foreign - declared}"
         )
 
 
-def test_readme_lists_modules_by_floor():
+def test_readme_lists_the_layers():
     text = layout.README.read_text(encoding="utf-8")
     assert text == layout.rewritten_readme(text), "run python tools/layout.py"
 
@@ -173,8 +150,8 @@ def test_readme_lists_modules_by_floor():
 
 @every_module
 def test_public_names_are_declared_and_documented(module):
-    found = importlib.import_module(f"decoder_only.{module}")
-    assert inspect.getdoc(found), f"decoder_only.{module} has no docstring"
+    found = importlib.import_module(module)
+    assert inspect.getdoc(found), f"{module} has no docstring"
     for name in public(module):
         thing = getattr(found, name)
         if not (inspect.isclass(thing) or inspect.isroutine(thing)):
@@ -187,49 +164,17 @@ def test_public_names_are_declared_and_documented(module):
         )
 
 
-def names_used(code: str, module: str) -> set[str]:
-    """The names of a module that code imports from it, or reads from it as attributes."""
-    tree = ast.parse(code)
-    names, homes = set(), {f"decoder_only.{module}"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if f"{node.module}.{alias.name}" in homes:
-                    homes.add(alias.asname or alias.name)
-                elif node.module in ("decoder_only", f"decoder_only.{module}"):
-                    names.add(alias.name)
-        elif isinstance(node, ast.Import):
-            homes |= {a.asname for a in node.names if a.name in homes and a.asname}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in homes:
-            names.add(node.attr)
-    return names
-
-
-def test_a_word_is_no_use_of_a_name():
-    code = "from decoder_only import laws\nlaws.Law\nother.fit(write)\n"
-    assert names_used(code, "laws") == {"Law"}
-    assert names_used("from decoder_only.analysis.laws import fit as f", "laws") == {
-        "fit"
-    }
-
-
-def test_pending_chapters_are_not_written_yet():
-    for module, stem in PENDING.items():
-        assert chapter(stem) is None, (
-            f"{stem} is written: move {module} from PENDING to CHAPTERS"
+def test_every_public_name_is_used_or_shown_in_some_chapter():
+    code = ""
+    for path in sorted((ROOT / "book").glob("**/*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code += "\n".join(
+            "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
         )
-
-
-@of_every(CHAPTERS)
-def test_chapter_shows_every_public_name(module):
-    path = chapter(CHAPTERS[module])
-    assert path, f"the chapter {CHAPTERS[module]!r} is not written yet"
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    used = names_used("\n".join(code), module)
-    missing = [name for name in public(module) if name not in used]
-    assert not missing, f"{path.name} neither shows nor uses {', '.join(missing)}"
+    words = set(re.findall(r"\w+", code))
+    taught = [m for m in MODULES if m.startswith(TAUGHT)]
+    missing = [f"{m}.{name}" for m in taught for name in set(public(m)) - words]
+    assert not missing, f"no chapter shows or uses {', '.join(sorted(missing))}"
 
 
 # ---------------------------------------------------------------------------------------- alphabet
@@ -288,8 +233,8 @@ def test_annotations_are_checked_in_each_module_with_arrays_and_no_other():
     (said,) = [option for option in options if "jaxtyping" in option]
     names = [name.strip() for name in said.partition("=")[2].split(",")]
     with_arrays = {
-        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        for path in PACKAGE.rglob("*.py")
+        layout.name_of(path)
+        for path in SOURCE.glob("decoder_only*/**/*.py")
         if re.search(r"(?m)^(from|import) jaxtyping\b", path.read_text("utf-8"))
     }
     assert names[-1] == "beartype.beartype"
@@ -334,7 +279,7 @@ said, before = io.StringIO(), (torch.random.get_rng_state(), torch.get_default_d
 settings = dict(matplotlib.rcParams)
 with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
     for module in modules:
-        importlib.import_module(f"decoder_only.{module}")
+        importlib.import_module(module)
 assert not said.getvalue(), f"importing printed {said.getvalue()!r}"
 assert not looked, f"importing read the environment: {looked}"
 assert torch.equal(before[0], torch.random.get_rng_state()), "importing drew random numbers"
@@ -351,7 +296,7 @@ def test_importing_is_pure():
             "error",
             "-c",
             IMPORT_EVERYTHING,
-            str(PACKAGE),
+            f"{SOURCE}{os.sep}decoder_only",
             *MODULES,
         ],
         capture_output=True,
@@ -364,13 +309,13 @@ def test_importing_is_pure():
 def test_every_file_of_data_is_installed_with_the_package():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     declared = settings["tool"]["setuptools"]["package-data"]
-    for path in PACKAGE.rglob("*.*"):
+    for path in SOURCE.glob("decoder_only*/**/*.*"):
         if path.suffix in (".py", ".pyc"):
             continue
         # A folder of data without an `__init__.py` belongs to the package above it.
         home = path.parent
         while not (home / "__init__.py").exists():
             home = home.parent
-        package = ".".join(home.relative_to(PACKAGE.parent).parts)
+        package = ".".join(home.relative_to(SOURCE).parts)
         patterns = declared.get(package, [])
         assert any(path.match(f"{home}/{pattern}") for pattern in patterns), path.name

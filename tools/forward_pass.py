@@ -12,12 +12,12 @@ import re
 import tokenize
 from itertools import pairwise
 
-from layout import ROOT, sources
+from layout import ROOT, short, sources
 
 PAGE = ROOT / "book" / "forward_pass.md"
 
 PATH = {
-    "model": (
+    "decoder_only.model.gpt": (
         "GPT.forward",
         "GPT.hidden",
         "GPT._check",
@@ -29,7 +29,7 @@ PATH = {
         "_norm",
         "_block",
     ),
-    "embeddings": (
+    "decoder_only.model.embeddings": (
         "TokenEmbedding",
         "LearnedPositions",
         "SinusoidalPositions",
@@ -38,21 +38,28 @@ PATH = {
         "_angles",
         "rotary",
     ),
-    "block": ("Block",),
-    "normalization": ("LayerNorm", "RMSNorm"),
-    "multihead": ("MultiHeadAttention",),
-    "attention": ("attend", "attention_mask"),
-    "mlp": ("squared_relu", "ACTIVATIONS", "MLP", "SwiGLU"),
-    "lm_head": ("LMHead", "_logits"),
-    "cache": (
+    "decoder_only.model.block": ("Block",),
+    "decoder_only.model.normalization": ("LayerNorm", "RMSNorm"),
+    "decoder_only.model.multihead": ("MultiHeadAttention",),
+    "decoder_only.model.attention": ("attend", "attention_mask"),
+    "decoder_only.model.mlp": ("squared_relu", "ACTIVATIONS", "MLP", "SwiGLU"),
+    "decoder_only.model.lm_head": ("LMHead", "_logits"),
+    "decoder_only.model.cache": (
         "CachePosition",
         "KeyValueCache.__init__",
         "KeyValueCache.mask",
         "KeyValueCache.append",
         "KeyValueCache._keep",
     ),
-    "config": ("GPTConfig", "Size", "Positive"),
-    "engine.checks": ("check_fields", "_plain", "_rule", "_TYPES", "Rule", "require"),
+    "decoder_only.model.config": ("GPTConfig", "Size", "Positive"),
+    "decoder_only.base.checks": (
+        "check_fields",
+        "_plain",
+        "_rule",
+        "_TYPES",
+        "Rule",
+        "require",
+    ),
 }
 """What is on the way from ids to logits, by module, in the order of reading."""
 
@@ -123,7 +130,7 @@ def page() -> str:
         total += n_lines
         code = "\n\n".join(_apart(lines) for lines in found)
         fence = f"```{{code-block}} python\n{code}\n```"
-        parts.append(f"## `{module}`: {n_lines} lines\n\n{fence}\n")
+        parts.append(f"## `{short(module)}`: {n_lines} lines\n\n{fence}\n")
     return "\n".join([HEAD.format(total=total), *parts])
 
 
