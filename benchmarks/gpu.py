@@ -44,12 +44,11 @@ from decoder_only import GPT, GPTConfig, recipes, training
 from decoder_only.base import hardware
 from decoder_only.data import Corpus, story_corpora
 from decoder_only.generation import generate
-from decoder_only.model.counting import decoding_work, training_bytes
+from decoder_only.model.counting import decoding_work, flops_per_token, training_bytes
 from decoder_only.model.presets import PRESETS
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
-from decoder_only.training.monitor import flops_per_token
 from decoder_only.training.processes import ALONE
 from decoder_only.variants.parallelism.group import launch
 

@@ -16,14 +16,10 @@ import torch
 from torch import Tensor
 
 from decoder_only import GPT, GPTConfig
+from decoder_only.model.counting import tensor_parallel_bytes
 from decoder_only.model.lm_head import next_token_loss
 from decoder_only.model.presets import PRESETS
-from decoder_only.variants.parallelism import (
-    DataParallel,
-    TensorParallel,
-    fully_shard,
-    tensor_parallel_bytes,
-)
+from decoder_only.variants.parallelism import DataParallel, TensorParallel, fully_shard
 from decoder_only.variants.parallelism.group import Group
 
 WAYS = ("one device", "batch", "state", "matrices", "matrices and positions")

@@ -12,9 +12,10 @@ import torch
 import tqdm
 
 from decoder_only import GPT, GPTConfig
+from decoder_only.model.counting import flops_per_token
 from decoder_only.model.presets import PRESETS
 from decoder_only.training import StepResult
-from decoder_only.training.monitor import Evaluation, History, Monitor, flops_per_token
+from decoder_only.training.monitor import Evaluation, History, Monitor
 
 
 def noted(monitor: Monitor, *losses: float) -> None:

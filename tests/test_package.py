@@ -15,7 +15,6 @@ import tomllib
 import types
 from functools import cache
 from itertools import chain
-from pathlib import Path
 
 import jaxtyping
 import layout

@@ -15,6 +15,12 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from decoder_only.model.attention import attend_explicitly
+from decoder_only.model.counting import (
+    activation_bytes_each,
+    ring_bytes,
+    state_bytes,
+    tensor_parallel_bytes,
+)
 from decoder_only.model.lm_head import next_token_loss
 from decoder_only.model.multihead import MultiHeadAttention
 from decoder_only.variants.encoders import Encoder, MaskedModel
@@ -24,18 +30,14 @@ from decoder_only.variants.parallelism import (
     ShardedOptimizer,
     Stage,
     TensorParallel,
-    activation_bytes_each,
     fully_shard,
     gpipe,
     group,
     one_forward_one_backward,
     places,
     ring_attention,
-    ring_bytes,
     run_stage,
     simulate,
-    state_bytes,
-    tensor_parallel_bytes,
     train_with_pytorch,
     vocabulary_loss,
 )

@@ -16,10 +16,10 @@ from decoder_only.base.hardware import DEVICES
 from decoder_only.model.counting import (
     activation_bytes,
     count_parameters,
+    flops_per_token,
     training_bytes,
 )
 from decoder_only.training import TrainConfig
-from decoder_only.training.monitor import flops_per_token
 from decoder_only.variants.parallelism import TensorParallel
 from decoder_only.variants.parallelism.group import launch
 

@@ -16,4 +16,6 @@ def test_what_a_module_imports_stands_above_it():
     for module in layout.modules():
         for other in layout.needs(module):
             order = [ORDER.index(layout.short(each)) for each in (other, module)]
-            assert order == sorted(order), f"{module} imports {other}, which comes later"
+            assert order == sorted(order), (
+                f"{module} imports {other}, which comes later"
+            )

@@ -27,6 +27,7 @@ from decoder_only.model.counting import (
     count_flops,
     count_parameters,
     decoding_work,
+    flops_per_token,
     prefill_work,
     training_bytes,
     training_work,
@@ -35,7 +36,6 @@ from decoder_only.model.counting import (
 )
 from decoder_only.model.lm_head import next_token_loss, sliced_next_token_loss
 from decoder_only.model.presets import PRESETS
-from decoder_only.training.monitor import flops_per_token
 from decoder_only.training.optimizers import build_optimizers
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)

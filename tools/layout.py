@@ -116,9 +116,7 @@ def needs(module: str) -> frozenset[str]:
         ends = [".".join(parts[:end]) for end in range(len(parts), 1, -1)]
         whole = next((e for e in ends if e in modules() or is_folder(e)), None)
         if whole is not None:
-            found |= {
-                m for m in modules() if m == whole or m.startswith(f"{whole}.")
-            }
+            found |= {m for m in modules() if m == whole or m.startswith(f"{whole}.")}
     return frozenset(found - {module})
 
 

@@ -16,10 +16,13 @@ from decoder_only.analysis.laws import JointLaw, KaplanLaw
 from decoder_only.base.checks import require
 from decoder_only.base.hardware import Device
 from decoder_only.model.config import GPTConfig
-from decoder_only.model.counting import count_parameters, training_bytes
+from decoder_only.model.counting import (
+    count_parameters,
+    flops_per_token,
+    tensor_parallel_bytes,
+    training_bytes,
+)
 from decoder_only.model.presets import MODERN
-from decoder_only.training.monitor import flops_per_token
-from decoder_only.variants.parallelism.tensor import tensor_parallel_bytes
 
 __all__ = ["Plan", "plan_training", "shape_for"]
 
@@ -115,7 +118,7 @@ class Plan:
 
     @property
     def flops(self) -> int | float:
-        """C, operations that it takes, counted as the field does: see `monitor.flops_per_token`."""
+        """C, operations that it takes, counted as the field does: see `counting.flops_per_token`."""
         return self.tokens * flops_per_token(self.config)
 
     @property

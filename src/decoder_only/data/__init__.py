@@ -19,8 +19,8 @@ from decoder_only.data.sources import (
 )
 
 __all__ = [
-    "Corpus",
     "END_OF_TEXT",
+    "Corpus",
     "check_text_file",
     "document_corpus",
     "evaluation_batches",

@@ -18,11 +18,16 @@ from decoder_only.model.config import GPTConfig
 __all__ = [
     "Work",
     "activation_bytes",
+    "activation_bytes_each",
     "cache_bytes",
     "count_flops",
     "count_parameters",
     "decoding_work",
+    "flops_per_token",
     "prefill_work",
+    "ring_bytes",
+    "state_bytes",
+    "tensor_parallel_bytes",
     "training_bytes",
     "training_work",
     "visible_pairs",
@@ -205,6 +210,24 @@ def activation_bytes(
     copied = matrices + config.vocab_size * d
     kept["weights"] = 0 if b == full else copied * b
     return kept
+
+
+def flops_per_token(config: GPTConfig) -> int:
+    """Floating-point operations of training on one token: 6 N + 12 L H K S.
+
+    Six for each of the N weights of matrix products, those of the blocks and the head: two in the
+    forward pass, four in backward. And the products of queries, keys and values over the whole
+    context, whether the mask uses them or not. It is the field's convention for MFU, so that
+    figures compare; `count_flops` counts what is really computed.
+
+    Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
+    """
+    k = config.head_width
+    width, n_kv = config.n_heads * k, config.kv_heads * k
+    n_maps = 3 if config.activation == "swiglu" else 2
+    rows = config.n_layers * (2 * width + 2 * n_kv + n_maps * config.mlp_width)
+    matrices = config.d_model * (rows + config.vocab_size)
+    return 6 * matrices + 12 * config.n_layers * width * config.context_length
 
 
 def _block_matrices(config: GPTConfig) -> int:
@@ -395,3 +418,122 @@ def widened(config: GPTConfig, d_model: int) -> GPTConfig:
         base_width=config.base_width or config.d_model,
         attention_scale=scale / ratio,
     )
+
+
+def state_bytes(n_parameters: int, n_devices: int, stage: int) -> dict[str, int]:
+    """Bytes of "weights", "gradients" and "optimizer" that a device holds after backward.
+
+    In float32, with AdamW's two means. Padding is left out: up to P - 1 numbers of each piece that
+    is divided. In mixed precision stages 1 and 2 would move a float32 copy of their share instead,
+    of 4 N / P bytes.
+
+    Args:
+        n_parameters: N.
+        n_devices: P.
+        stage: of ZeRO: 0 divides nothing, 1 the optimizer's state, 2 the gradients too, 3 the
+            weights too.
+
+    Raises:
+        ValueError: for another stage.
+
+    Source: Rajbhandari et al. (2020).
+    """
+    require("stage", stage, range(4).__contains__, "0, 1, 2 or 3")
+    share = -(-n_parameters // n_devices)
+    weights, gradients, means = (
+        share if stage >= divided else n_parameters for divided in (3, 2, 1)
+    )
+    return {"weights": 4 * weights, "gradients": 4 * gradients, "optimizer": 8 * means}
+
+
+def ring_bytes(
+    batch_size: int, n_heads: int, length: int, head_dim: int, n_devices: int
+) -> dict[str, int]:
+    """What a device sends in `ring_attention`, in float32: forward and backward.
+
+    A piece of keys and values makes P - 1 steps forward, and P - 1 more backward; their gradients
+    make P, the last of which is the way home.
+    """
+    piece = 2 * 4 * batch_size * n_heads * length // n_devices * head_dim
+    home = n_devices if n_devices > 1 else 0
+    forward = (n_devices - 1) * piece
+    return {"ring forward": forward, "ring backward": forward + home * piece}
+
+
+def tensor_parallel_bytes(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    n_devices: int,
+    *,
+    sequence: bool = False,
+) -> dict[str, int]:
+    """What a device sends in one forward and backward pass of `TensorParallel`, by collective.
+
+    In float32. With n = 4 B S D bytes of the residual stream, a block without `sequence` takes
+    four all-reduces of n, half of them backward. With it, four all-gathers and four
+    reduce-scatters, which send as much, and two more all-gathers to gather again.
+
+    Args:
+        batch_size, length: B and S.
+        n_devices: P.
+        sequence: see `TensorParallel`.
+
+    Source: Korthikanti et al. (2022), section 4.2.2.
+    """
+    n_layers, d, n_positions = config.n_layers, config.d_model, batch_size * length
+
+    def around(*sizes: int) -> int:  # a reduce-scatter, or an all-gather, of each
+        return sum((n_devices - 1) * 4 * -(-size // n_devices) for size in sizes)
+
+    stream = around(n_positions * d)
+    all_reduce = around(n_positions, 2 * n_positions)  # the loss
+    # Vectors that all hold, whose gradients are parts: of the norms, and of the biases.
+    vectors = [config.head_width] * 2 * n_layers if config.qk_norm else []
+    if not sequence:
+        calls = 4 * n_layers + 2
+        return {"all-reduce": 2 * (calls * stream + all_reduce + around(*vectors))}
+    per_norm = 2 if config.norm == "layer" and config.bias else 1
+    n_norms = 2 * n_layers + (config.norm_position == "pre")
+    vectors += [d] * (per_norm * n_norms + 2 * config.bias * n_layers)
+    if config.positions == "learned":
+        vectors.append(d * config.context_length)
+    return {
+        "all-reduce": 2 * (all_reduce + around(*vectors)),
+        "all-gather": (6 * n_layers + 2) * stream,
+        "reduce-scatter": (4 * n_layers + 2) * stream,
+    }
+
+
+def activation_bytes_each(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    n_devices: int,
+    *,
+    sequence: bool = False,
+) -> int:
+    """What a device keeps of all blocks between forward and backward, in float32.
+
+    The matrices' division leaves the inputs of the norms, and what the norms hand over, whole on
+    every device; the sequence's divides them too.
+
+    Args:
+        batch_size, length: B and S.
+        n_devices: P.
+        sequence: see `TensorParallel`.
+
+    Raises:
+        ValueError: as `activation_bytes` does; for rotary positions or windows, whose
+            angles and masks all devices hold; and for RMSNorm.
+
+    Source: Korthikanti et al. (2022), section 4.2, for the method.
+    """
+    require("positions", config.positions, lambda p: p != "rotary", "not rotary")
+    require("windows", config.windows, lambda w: set(w) == {None}, "(None,)")
+    require("norm", config.norm, lambda norm: norm == "layer", "'layer'")
+    kept = activation_bytes(config, batch_size, length)
+    handed_over = 2 * config.n_layers * 4 * batch_size * length * config.d_model
+    undivided = 0 if sequence else kept["norms"] + handed_over
+    of_blocks = sum(kept[part] for part in ("attention", "mlp", "norms"))
+    return undivided + (of_blocks - undivided) // n_devices

@@ -14,16 +14,12 @@ from pathlib import Path
 from decoder_only.base import hardware
 from decoder_only.base.modes import kept_modes
 from decoder_only.data.corpus import Corpus, training_batch
+from decoder_only.model.counting import flops_per_token
 from decoder_only.model.gpt import GPT
 from decoder_only.training import checkpoint, log, processes
 from decoder_only.training.config import TrainConfig, check_settings
 from decoder_only.training.evaluation import evaluate
-from decoder_only.training.monitor import (
-    Evaluation,
-    History,
-    Monitor,
-    flops_per_token,
-)
+from decoder_only.training.monitor import Evaluation, History, Monitor
 from decoder_only.training.optimizers import (
     set_learning_rate,
 )

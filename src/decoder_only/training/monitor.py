@@ -18,10 +18,9 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from decoder_only.model.config import GPTConfig
 from decoder_only.model.lm_head import bits_per_byte
 
-__all__ = ["Evaluation", "History", "Monitor", "flops_per_token"]
+__all__ = ["Evaluation", "History", "Monitor"]
 
 
 @dataclass(frozen=True)
@@ -121,24 +120,6 @@ class History:
 
 def _number(said: object) -> float:
     return float(said) if isinstance(said, int | float) else math.nan
-
-
-def flops_per_token(config: GPTConfig) -> int:
-    """Floating-point operations of training on one token: 6 N + 12 L H K S.
-
-    Six for each of the N weights of matrix products, those of the blocks and the head: two in the
-    forward pass, four in backward. And the products of queries, keys and values over the whole
-    context, whether the mask uses them or not. It is the field's convention for MFU, so that
-    figures compare; `scaling.count_flops` counts what is really computed.
-
-    Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
-    """
-    k = config.head_width
-    width, n_kv = config.n_heads * k, config.kv_heads * k
-    n_maps = 3 if config.activation == "swiglu" else 2
-    rows = config.n_layers * (2 * width + 2 * n_kv + n_maps * config.mlp_width)
-    matrices = config.d_model * (rows + config.vocab_size)
-    return 6 * matrices + 12 * config.n_layers * width * config.context_length
 
 
 @dataclass

@@ -17,7 +17,6 @@ from decoder_only.variants.parallelism.data import (
     FullySharded,
     ShardedOptimizer,
     fully_shard,
-    state_bytes,
 )
 from decoder_only.variants.parallelism.pipeline import (
     Stage,
@@ -28,16 +27,14 @@ from decoder_only.variants.parallelism.pipeline import (
     simulate,
 )
 from decoder_only.variants.parallelism.pytorch import train_with_pytorch
-from decoder_only.variants.parallelism.ring import places, ring_attention, ring_bytes
+from decoder_only.variants.parallelism.ring import places, ring_attention
 from decoder_only.variants.parallelism.tensor import (
     Share,
     TensorParallel,
-    activation_bytes_each,
     copy_to_all,
     gather,
     scatter_sum,
     sum_over_all,
-    tensor_parallel_bytes,
     vocabulary_embedding,
     vocabulary_loss,
 )
@@ -50,7 +47,6 @@ __all__ = [
     "Stage",
     "Task",
     "TensorParallel",
-    "activation_bytes_each",
     "copy_to_all",
     "fully_shard",
     "gather",
@@ -58,13 +54,10 @@ __all__ = [
     "one_forward_one_backward",
     "places",
     "ring_attention",
-    "ring_bytes",
     "run_stage",
     "scatter_sum",
     "simulate",
-    "state_bytes",
     "sum_over_all",
-    "tensor_parallel_bytes",
     "train_with_pytorch",
     "vocabulary_embedding",
     "vocabulary_loss",

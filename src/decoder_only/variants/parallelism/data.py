@@ -19,13 +19,7 @@ from decoder_only.model.gpt import GPT
 from decoder_only.variants.parallelism.group import Group
 from decoder_only.variants.parallelism.tensor import gather
 
-__all__ = [
-    "DataParallel",
-    "FullySharded",
-    "ShardedOptimizer",
-    "fully_shard",
-    "state_bytes",
-]
+__all__ = ["DataParallel", "FullySharded", "ShardedOptimizer", "fully_shard"]
 
 
 class DataParallel:
@@ -276,29 +270,3 @@ def fully_shard(model: GPT, group: Group) -> FullySharded:
     for number, block in enumerate(model.blocks):
         model.blocks[number] = FullySharded(block, group)
     return FullySharded(model, group, keep=True)
-
-
-def state_bytes(n_parameters: int, n_devices: int, stage: int) -> dict[str, int]:
-    """Bytes of "weights", "gradients" and "optimizer" that a device holds after backward.
-
-    In float32, with AdamW's two means. Padding is left out: up to P - 1 numbers of each piece that
-    is divided. In mixed precision stages 1 and 2 would move a float32 copy of their share instead,
-    of 4 N / P bytes.
-
-    Args:
-        n_parameters: N.
-        n_devices: P.
-        stage: of ZeRO: 0 divides nothing, 1 the optimizer's state, 2 the gradients too, 3 the
-            weights too.
-
-    Raises:
-        ValueError: for another stage.
-
-    Source: Rajbhandari et al. (2020).
-    """
-    require("stage", stage, range(4).__contains__, "0, 1, 2 or 3")
-    share = -(-n_parameters // n_devices)
-    weights, gradients, means = (
-        share if stage >= divided else n_parameters for divided in (3, 2, 1)
-    )
-    return {"weights": 4 * weights, "gradients": 4 * gradients, "optimizer": 8 * means}

@@ -13,7 +13,7 @@ from torch import Tensor
 from decoder_only.base.checks import require
 from decoder_only.variants.parallelism.group import Group
 
-__all__ = ["places", "ring_attention", "ring_bytes"]
+__all__ = ["places", "ring_attention"]
 
 
 def places(length: int, n_devices: int, *, balanced: bool = False) -> list[Tensor]:
@@ -132,17 +132,3 @@ def _tiles(
             if keys[0] <= queries[-1]:
                 here, there = (slice(n * size, (n + 1) * size) for n in (i, j))
                 yield here, there, queries[:, None] < keys
-
-
-def ring_bytes(
-    batch_size: int, n_heads: int, length: int, head_dim: int, n_devices: int
-) -> dict[str, int]:
-    """What a device sends in `ring_attention`, in float32: forward and backward.
-
-    A piece of keys and values makes P - 1 steps forward, and P - 1 more backward; their gradients
-    make P, the last of which is the way home.
-    """
-    piece = 2 * 4 * batch_size * n_heads * length // n_devices * head_dim
-    home = n_devices if n_devices > 1 else 0
-    forward = (n_devices - 1) * piece
-    return {"ring forward": forward, "ring backward": forward + home * piece}

@@ -14,20 +14,16 @@ from torch import Tensor, nn
 
 from decoder_only.base.checks import require
 from decoder_only.model.block import Block
-from decoder_only.model.config import GPTConfig
-from decoder_only.model.counting import activation_bytes
 from decoder_only.model.gpt import GPT
 from decoder_only.variants.parallelism.group import Group
 
 __all__ = [
     "Share",
     "TensorParallel",
-    "activation_bytes_each",
     "copy_to_all",
     "gather",
     "scatter_sum",
     "sum_over_all",
-    "tensor_parallel_bytes",
     "vocabulary_embedding",
     "vocabulary_loss",
 ]
@@ -288,82 +284,3 @@ def _share_block(block: Block, group: Group, sequence: bool) -> Block:
     block.attention = Share(attention, biases[0], group, sequence)
     block.mlp = Share(mlp, biases[1], group, sequence)
     return block
-
-
-def tensor_parallel_bytes(
-    config: GPTConfig,
-    batch_size: int,
-    length: int,
-    n_devices: int,
-    *,
-    sequence: bool = False,
-) -> dict[str, int]:
-    """What a device sends in one forward and backward pass of `TensorParallel`, by collective.
-
-    In float32. With n = 4 B S D bytes of the residual stream, a block without `sequence` takes
-    four all-reduces of n, half of them backward. With it, four all-gathers and four
-    reduce-scatters, which send as much, and two more all-gathers to gather again.
-
-    Args:
-        batch_size, length: B and S.
-        n_devices: P.
-        sequence: see `TensorParallel`.
-
-    Source: Korthikanti et al. (2022), section 4.2.2.
-    """
-    n_layers, d, n_positions = config.n_layers, config.d_model, batch_size * length
-
-    def around(*sizes: int) -> int:  # a reduce-scatter, or an all-gather, of each
-        return sum((n_devices - 1) * 4 * -(-size // n_devices) for size in sizes)
-
-    stream = around(n_positions * d)
-    all_reduce = around(n_positions, 2 * n_positions)  # the loss
-    # Vectors that all hold, whose gradients are parts: of the norms, and of the biases.
-    vectors = [config.head_width] * 2 * n_layers if config.qk_norm else []
-    if not sequence:
-        calls = 4 * n_layers + 2
-        return {"all-reduce": 2 * (calls * stream + all_reduce + around(*vectors))}
-    per_norm = 2 if config.norm == "layer" and config.bias else 1
-    n_norms = 2 * n_layers + (config.norm_position == "pre")
-    vectors += [d] * (per_norm * n_norms + 2 * config.bias * n_layers)
-    if config.positions == "learned":
-        vectors.append(d * config.context_length)
-    return {
-        "all-reduce": 2 * (all_reduce + around(*vectors)),
-        "all-gather": (6 * n_layers + 2) * stream,
-        "reduce-scatter": (4 * n_layers + 2) * stream,
-    }
-
-
-def activation_bytes_each(
-    config: GPTConfig,
-    batch_size: int,
-    length: int,
-    n_devices: int,
-    *,
-    sequence: bool = False,
-) -> int:
-    """What a device keeps of all blocks between forward and backward, in float32.
-
-    The matrices' division leaves the inputs of the norms, and what the norms hand over, whole on
-    every device; the sequence's divides them too.
-
-    Args:
-        batch_size, length: B and S.
-        n_devices: P.
-        sequence: see `TensorParallel`.
-
-    Raises:
-        ValueError: as `scaling.activation_bytes` does; for rotary positions or windows, whose
-            angles and masks all devices hold; and for RMSNorm.
-
-    Source: Korthikanti et al. (2022), section 4.2, for the method.
-    """
-    require("positions", config.positions, lambda p: p != "rotary", "not rotary")
-    require("windows", config.windows, lambda w: set(w) == {None}, "(None,)")
-    require("norm", config.norm, lambda norm: norm == "layer", "'layer'")
-    kept = activation_bytes(config, batch_size, length)
-    handed_over = 2 * config.n_layers * 4 * batch_size * length * config.d_model
-    undivided = 0 if sequence else kept["norms"] + handed_over
-    of_blocks = sum(kept[part] for part in ("attention", "mlp", "norms"))
-    return undivided + (of_blocks - undivided) // n_devices
