@@ -1,21 +1,12 @@
-"""Figures in one style.
+"""Figures in the book's style: heatmaps, boxes, arrows, over the style of `decoder_only.plots`.
 
-Every figure of the book is drawn here or under the style that is set here: colours that readers
-with any colour vision can tell apart, type that is legible on a phone, a white background that
-stays white in a dark notebook and turns dark with the page in the book. Functions return what they
-drew and never show it.
-
-    plots.use_style()                                  once, at the top of a notebook
-    plots.loss_curves({"training": (steps, losses)}, floor=entropy)
     plots.heatmap(weights, row_labels=tokens, col_labels=tokens)
 
 Used by every chapter.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,135 +17,54 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from decoder_only.base.checks import require
+from decoder_only.plots import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    MIST,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    WIDTH,
+    loss_curves,
+    style,
+    use_style,
+)
 
-__all__ = ["arrow", "box", "heatmap", "loss_curves", "page", "style", "use_style"]
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "INK",
+    "MIST",
+    "ORANGE",
+    "PURPLE",
+    "SIGNED",
+    "SKY",
+    "VERMILLION",
+    "WEIGHTS",
+    "WIDTH",
+    "arrow",
+    "box",
+    "heatmap",
+    "loss_curves",
+    "page",
+    "style",
+    "use_style",
+]
 
-# The hues of Okabe and Ito, "Color universal design" (2008), without yellow; shades at which every
-# line has a contrast of 3 with a light page and with a dark one, and no two look alike on either.
-BLUE = "#105A9B"
-ORANGE = "#CE8203"
-GREEN = "#13A574"
-VERMILLION = "#B43A00"
-PURPLE = "#BD7EBB"
-SKY = "#5790FD"
-INK, GREY, MIST = "#1F2933", "#5C6672", "#9AA2AD"
 
 # One hue that only darkens, for weights and probabilities; two hues around white, for signs.
 WEIGHTS = LinearSegmentedColormap.from_list(
     "weights", ["#FFFFFF", "#D6E8F5", "#7FB8DE", "#2A7FB8", "#08436E"]
 )
+
+
 SIGNED = LinearSegmentedColormap.from_list(
     "signed", ["#9C3D00", "#E58A4E", "#FFFFFF", "#5BA3D0", "#0A4A78"], N=257
 )
-
-# Inches. The book's column is about seven hundred pixels wide, a phone's about half of that.
-WIDTH = 6.4
-
-_STYLE = {
-    "figure.figsize": (WIDTH, 3.6),
-    "figure.dpi": 132,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": "figure",
-    "font.family": "sans-serif",
-    # Matplotlib ships this family, so a figure is the same on every machine.
-    "font.sans-serif": ["DejaVu Sans"],
-    "mathtext.fontset": "stix",
-    "axes.titlesize": 11.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY]),
-    "grid.color": "#E3E6EA",
-    "lines.linewidth": 2.0,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.fontsize": 10.5,
-    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-    **dict.fromkeys(("axes.linewidth", "grid.linewidth"), 0.8),
-    **dict.fromkeys(("font.size", "axes.labelsize"), 11),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 10),
-    **dict.fromkeys(
-        ("figure.facecolor", "savefig.facecolor", "axes.facecolor"), "white"
-    ),
-    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), MIST),
-    **dict.fromkeys(("text.color", "axes.labelcolor"), INK),
-    **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor"), INK),
-}
-
-
-def use_style() -> None:
-    """Make the book's style the default for every figure that this process draws from now on."""
-    mpl.rcParams.update(_STYLE)
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """Draw in the book's style inside a `with` block, and leave the defaults as they were."""
-    with mpl.rc_context(_STYLE):
-        yield
-
-
-def loss_curves(
-    curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
-    *,
-    floor: float | None = None,
-    faint: Collection[str] = (),
-    ax: Axes | None = None,
-) -> Axes:
-    """Plot losses as they fall, and how far the last one is from the best that is possible.
-
-    Args:
-        curves: for each name, optimizer steps and the losses at them, in nats per token.
-        floor: the entropy of the language; drawn as a line, with the gap that the last curve
-            leaves.
-        faint: curves to draw thin and pale, such as a noisy training loss.
-        ax: axes to draw on; by default those of a new figure.
-
-    Returns:
-        The axes.
-
-    Raises:
-        ValueError: there are no curves, a curve is empty or has more steps than losses or fewer,
-            or `faint` names an unknown curve.
-    """
-    require("curves", curves, len, "at least one name with its steps and losses")
-    points = {name: tuple(map(_array, pair)) for name, pair in curves.items()}
-    for name, (steps, losses) in points.items():
-        shapes, wanted = (
-            (steps.shape, losses.shape),
-            "twice the same (n,), n at least 1",
-        )
-        even = steps.shape == losses.shape and steps.ndim == 1 and steps.size
-        require(f"the shapes of curve {name!r}", shapes, lambda _, e=even: e, wanted)
-    wanted = f"some of {', '.join(points)}"
-    require("faint", faint, lambda names: {*names} <= {*points}, wanted)
-    with style():
-        ax = plt.subplots()[1] if ax is None else ax
-        for name, (steps, losses) in points.items():
-            quiet = {"linewidth": 1.0, "color": "#B4BBC4"} if name in faint else {}
-            marker = {"marker": "o", "markersize": 3.5} if steps.size <= 40 else {}
-            ax.plot(steps, losses, label=name, **quiet, **marker)
-        if floor is not None:
-            _draw_floor(ax, floor, steps[-1], losses[-1])
-        ax.set(xlabel="optimizer step", ylabel="loss (nats per token)")
-        ax.legend()
-    return ax
-
-
-def _draw_floor(ax: Axes, floor: float, step: float, loss: float) -> None:
-    """Draw the floor, and the gap above it at the end of a curve."""
-    ax.axhline(floor, color=INK, linewidth=1.3, linestyle=(0, (5, 3)))
-    bottom, top = ax.get_ylim()
-    # Room for both numbers below the floor, where no curve stays for long.
-    ax.set_ylim(min(bottom, floor - 0.14 * (top - floor)), top)
-    below = {"textcoords": "offset points", "ha": "right", "va": "top"}
-    below["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-    said = f"floor {floor:.3f}, gap {loss - floor:.3f}"
-    ax.annotate(said, (step, floor), (0, -6), fontsize=10.5, **below)
-    if loss - floor > 0.04 * (top - floor):
-        arrow = {"arrowstyle": "<->", "color": INK, "mutation_scale": 7}
-        arrow |= {"shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", (step, floor), (step, loss), arrowprops=arrow)
 
 
 def heatmap(

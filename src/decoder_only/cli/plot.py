@@ -6,12 +6,12 @@ from typing import Annotated
 from matplotlib import pyplot
 from tyro.conf import Positional
 
+from decoder_only import plots
 from decoder_only.base.files import reading
 from decoder_only.cli.options import option
 from decoder_only.cli.words import plain
 from decoder_only.training import log
 from decoder_only.training.checkpoint import read_config
-from decoder_only_book import plots
 
 
 def plot(

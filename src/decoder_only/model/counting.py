@@ -223,10 +223,8 @@ def flops_per_token(config: GPTConfig) -> int:
     Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
     """
     k = config.head_width
-    width, n_kv = config.n_heads * k, config.kv_heads * k
-    n_maps = 3 if config.activation == "swiglu" else 2
-    rows = config.n_layers * (2 * width + 2 * n_kv + n_maps * config.mlp_width)
-    matrices = config.d_model * (rows + config.vocab_size)
+    matrices = _block_matrices(config) + config.d_model * config.vocab_size
+    width = config.n_heads * config.head_width
     return 6 * matrices + 12 * config.n_layers * width * config.context_length
 
 

@@ -15,9 +15,19 @@ Models are Unsupervised Multitask Learners" (bytes, and the pattern that cuts te
 seed documents T (pairs of characters) and N (bytes). Chapter 1 of the book builds it.
 """
 
-from .merges import GPT2_BYTE_ORDER, apply_merges, count_pairs, learn_merges, spell
-from .pretokens import GPT2_PATTERN, count_pretokens, pretokenize
-from .tokenizer import BytePairTokenizer, gpt2_tokenizer
+from decoder_only.tokenization.merges import (
+    GPT2_BYTE_ORDER,
+    apply_merges,
+    count_pairs,
+    learn_merges,
+    spell,
+)
+from decoder_only.tokenization.pretokens import (
+    GPT2_PATTERN,
+    count_pretokens,
+    pretokenize,
+)
+from decoder_only.tokenization.tokenizer import BytePairTokenizer, gpt2_tokenizer
 
 __all__ = [
     "GPT2_BYTE_ORDER",

@@ -8,9 +8,8 @@ Chapter 8.
 from typing import Any, Protocol, runtime_checkable
 
 from decoder_only.base.checks import require
-
-from .merges import GPT2_BYTE_ORDER
-from .pretokens import GPT2_PATTERN
+from decoder_only.tokenization.merges import GPT2_BYTE_ORDER
+from decoder_only.tokenization.pretokens import GPT2_PATTERN
 
 # How GPT-2's files show the byte of each id: as itself where it prints, else as a letter beyond.
 LETTERS = [chr(x if i < 188 else 68 + i) for i, x in enumerate(GPT2_BYTE_ORDER)]

@@ -18,10 +18,19 @@ import tiktoken
 
 from decoder_only.base.checks import require
 from decoder_only.base.files import read_json, write_atomically
-
-from .exchange import from_tokenizers
-from .merges import BYTE_ORDER, GPT2_BYTE_ORDER, apply_merges, learn_merges, spell
-from .pretokens import GPT2_PATTERN, count_pretokens, pretokenize
+from decoder_only.tokenization.exchange import from_tokenizers
+from decoder_only.tokenization.merges import (
+    BYTE_ORDER,
+    GPT2_BYTE_ORDER,
+    apply_merges,
+    learn_merges,
+    spell,
+)
+from decoder_only.tokenization.pretokens import (
+    GPT2_PATTERN,
+    count_pretokens,
+    pretokenize,
+)
 
 END_OF_TEXT = "<|endoftext|>"
 """The special token before which a text ends, and behind which the next one begins."""
