@@ -80,6 +80,7 @@ def main() -> None:
     import transformers
 
     from decoder_only import GPT
+    from decoder_only.generation import generate
     from decoder_only.hub import to_gpt2
     from decoder_only.model.presets import PRESETS
 
@@ -94,7 +95,7 @@ def main() -> None:
 
     ways = {
         "ours": lambda: timed(
-            lambda: ours.generate(ids, max_new_tokens=N_NEW, temperature=0)
+            lambda: generate(ours, ids, max_new_tokens=N_NEW, temperature=0)
         ),
         "transformers": lambda: timed(lambda: theirs.generate(ids, **greedy)),
         "reading": lambda: timed(lambda: [matrix @ x for _ in range(4)]) / 4,
@@ -109,7 +110,7 @@ def main() -> None:
             if number:  # the first round warms up
                 seconds[name].append(took)
     same = torch.equal(
-        ours.generate(ids, max_new_tokens=N_NEW, temperature=0),
+        generate(ours, ids, max_new_tokens=N_NEW, temperature=0),
         theirs.generate(ids, **greedy),
     )
     middle = {name: median(values) for name, values in seconds.items()}

@@ -379,13 +379,6 @@ def test_a_model_of_windows_forgets_nothing_past_its_context(positions):
     assert asked == [3] + [1] * 29
 
 
-def test_the_model_itself_generates():
-    model, ids = tiny(), torch.tensor([[1, 2]])
-    drawing = {"max_new_tokens": 9, "top_k": 3}
-    expected = generate(model, ids, generator=seeded(0), **drawing)
-    assert torch.equal(model.generate(ids, generator=seeded(0), **drawing), expected)
-
-
 @torch.no_grad()
 def test_sixteen_bits_are_enough_to_generate():
     """Weights, activations and cache in bfloat16; filters and draws in float32."""
@@ -701,7 +694,8 @@ def generated_by_one_graph() -> None:
         # Neither the text nor its length matters.
         for prompt in ([[1, 2, 3]], [[4, 5, 6, 7, 8]]):
             found = [
-                model.generate(
+                generate(
+                    model,
                     torch.tensor(prompt),
                     max_new_tokens=200,
                     compile=is_compiled,
@@ -724,8 +718,8 @@ def test_what_cannot_be_compiled_is_written_all_the_same(monkeypatch):
     settings = {"max_new_tokens": 5, "temperature": 0}
     model, ids = tiny(positions="rotary"), torch.tensor([[1, 2, 3]])
     with pytest.warns(UserWarning, match="without torch.compile, .* no triton$"):
-        found = model.generate(ids, compile=True, **settings)
-    assert torch.equal(found, model.generate(ids, **settings))
+        found = generate(model, ids, compile=True, **settings)
+    assert torch.equal(found, generate(model, ids, **settings))
 
 
 def test_two_hundred_tokens_are_generated_by_one_compiled_graph():

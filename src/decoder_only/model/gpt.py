@@ -9,7 +9,6 @@ GPT-2, GPT-3 and a Llama-style model are settings of one class. Chapter 8.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from decoder_only.base.checks import require
-from decoder_only.generation.sampling import generate
 from decoder_only.model.attention import attention_mask
 from decoder_only.model.block import Block
 from decoder_only.model.cache import CachePosition, KeyValueCache
@@ -150,12 +148,6 @@ class GPT(nn.Module):
     def head_weight(self) -> Float[Tensor, "v d"]:
         """The matrix that the head reads, the token embedding's if they are tied."""
         return self.embedding.weight if self.config.tied else self.head.weight
-
-    def generate(
-        self, ids: Int[Tensor, "b s"] | Sequence[Int[Tensor, "_"]], **settings: Any
-    ) -> Int[Tensor, "b _"] | list[Int[Tensor, "_"]]:
-        """Continue each row of ids; see `decoder_only.generation.generate` for the settings."""
-        return generate(self, ids, **settings)
 
     def new_cache(
         self,
