@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import decoder_only
+from decoder_only.stories.lexicon import WORDS
 
 
 def without_type_checks(*names):
@@ -255,9 +256,13 @@ def test_a_language_can_be_made_again_from_its_arguments():
 
 def test_bits_of_facts_where_all_alternatives_are_alike():
     """Then each fact takes the logarithm of the number of things that it might have been."""
-    words = importlib.import_module(f"{decoder_only.__name__}.stories.lexicon")
-    lists = (words.DWELLINGS, words.STREET_NAMES, words.STREETS, words.FEARS)
-    lists += (words.HOBBIES, words.HABITS, words.PET_NAMES, words.ANIMALS)
+    lists = (
+        WORDS["dwellings"],
+        WORDS["street_names"],
+        WORDS["streets"],
+        WORDS["fears"],
+    )
+    lists += (WORDS["hobbies"], WORDS["habits"], WORDS["pet_names"], WORDS["animals"])
     each = sum(math.log2(len(words)) for words in lists)
     # A friend who is somebody else; a food, a thing and a place of 40; and the pet's sex.
     each += math.log2(39) + 3 * math.log2(40) + 1

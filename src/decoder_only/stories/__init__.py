@@ -8,8 +8,8 @@
 It comes in sizes: `StoryLanguage.hamlet()` has few people and three tales, and
 `StoryLanguage.named("village")` is between.
 
-`grammar` is the engine: one program that a writer and a reader both run. `lexicon` holds the
-words, `tales` the stories, `world` decides what is true of whom, and `language` puts them
+`grammar` is the engine: one program that a writer and a reader both run. `lexicon.toml` holds the
+words, `tales.txt` the stories, `world` decides what is true of whom, and `language` puts them
 together. `exact` tells what a perfect model knows at each place of a story. No part of it needs
 torch. Chapters 9 and 14.
 """

@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from decoder_only.stories import lexicon as words
 from decoder_only.stories.grammar import Grammar, Lexicon, Weights, rules_of
-from decoder_only.stories.tales import TALES
+from decoder_only.stories.lexicon import TALES, WORDS
 
 __all__ = ["ALL_TALES", "FEWEST_CHARACTERS", "MOST_CHARACTERS", "build_grammar"]
 
@@ -60,7 +59,7 @@ def build_grammar(
         "plants": shuffled(rng, plants()),
         "folk": shuffled(rng, folk()),
         "crafts": shuffled(rng, crafts()),
-        "odds": shuffled(rng, [forms(odd) for odd in words.ODDS]),
+        "odds": shuffled(rng, [forms(odd) for odd in WORDS["odds"]]),
         "numbers": shuffled(rng, numbers()),
         "weathers": shuffled(rng, weathers()),
         "days": days(),
@@ -115,13 +114,13 @@ def pronouns(she: str) -> Record:
 
 def people(rng: Random, count: int) -> list[Record]:
     """Common names first, then as many names put together from syllables as are wanted."""
-    common = [(name, "she") for name in words.GIRLS]
-    common += [(name, "he") for name in words.BOYS]
+    common = [(name, "she") for name in WORDS["girls"]]
+    common += [(name, "he") for name in WORDS["boys"]]
     built = [
         (start + middle + end, she)
-        for start in words.NAME_STARTS
-        for middle in words.NAME_MIDDLES
-        for she, ends in words.NAME_ENDS.items()
+        for start in WORDS["name_starts"]
+        for middle in WORDS["name_middles"]
+        for she, ends in WORDS["name_ends"].items()
         for end in ends
     ]
     names: dict[str, str] = {}
@@ -140,8 +139,8 @@ def people(rng: Random, count: int) -> list[Record]:
 def things() -> list[Record]:
     return [
         forms(f"{adjective} {noun}", "toy") | {"used": used}
-        for adjective in words.ADJECTIVES
-        for noun, used in words.THINGS.items()
+        for adjective in WORDS["adjectives"]
+        for noun, used in WORDS["things"].items()
     ]
 
 
@@ -151,18 +150,18 @@ def foods() -> list[Record]:
         forms(f"{flavour} {dish}", "food")
         | {"some": some.format(flavour), "it": it}
         | (one if it == "it" else many)
-        for flavour in words.FLAVOURS
-        for dish, (some, it) in words.DISHES.items()
+        for flavour in WORDS["flavours"]
+        for dish, (some, it) in WORDS["dishes"].items()
     ]
 
 
 def places() -> list[Record]:
     found = []
-    for kind, (at, nooks) in words.PLACES.items():
+    for kind, (at, nooks) in WORDS["places"].items():
         spots = [forms(nook) for nook in nooks.split(", ")]
         corners = Lexicon(spots, [1] * len(spots), "place")
         names = [f"the {kind.lower()}"]
-        names += [f"{name} {kind}" for name in words.PLACE_NAMES]
+        names += [f"{name} {kind}" for name in WORDS["place_names"]]
         for name in names:
             place = {"at": f"{at} {name}", "nooks": corners}
             found.append(forms(name, "haunt") | place)
@@ -172,29 +171,29 @@ def places() -> list[Record]:
 def animals() -> list[Record]:
     return [
         forms(kind) | {"sound": sound, "cried": cried}
-        for kind, (sound, cried, *_) in words.ANIMALS.items()
+        for kind, (sound, cried, *_) in WORDS["animals"].items()
     ]
 
 
 def plants() -> list[Record]:
-    return [forms(plant) | {"grown": grown} for plant, grown in words.PLANTS.items()]
+    return [forms(plant) | {"grown": grown} for plant, grown in WORDS["plants"].items()]
 
 
 def numbers() -> list[Record]:
-    return [forms(f"{ten}-{one}") for ten in words.TENS for one in words.UNITS]
+    return [forms(f"{ten}-{one}") for ten in WORDS["tens"] for one in WORDS["units"]]
 
 
 def crafts() -> list[Record]:
     return [
         forms(craft) | {"well": well, "badly": badly}
-        for craft, (well, badly) in words.CRAFTS.items()
+        for craft, (well, badly) in WORDS["crafts"].items()
     ]
 
 
 def folk() -> list[Record]:
     return [
         forms(who) | {"motto": motto} | pronouns(she)
-        for who, (she, motto) in words.FOLK.items()
+        for who, (she, motto) in WORDS["folk"].items()
     ]
 
 
@@ -202,12 +201,12 @@ def weathers() -> list[Record]:
     keys = ("was", "scene", "meanwhile", "end")
     return [
         forms(adjective, "weather") | dict(zip(keys, lines, strict=True))
-        for adjective, lines in words.WEATHERS.items()
+        for adjective, lines in WORDS["weathers"].items()
     ]
 
 
 def days() -> list[Record]:
-    week = [forms(day, "day") for day in words.DAYS]
+    week = [forms(day, "day") for day in WORDS["days"]]
     for day, after in zip(week, week[1:] + week[:1], strict=True):
         day["next"] = after
     return week
@@ -241,18 +240,18 @@ def settle(
     person["food"] = draw("foods")
     person["toy"] = draw("things")
     person["haunt"] = draw("places")
-    person["home"] = forms(pick(words.DWELLINGS), "home")
-    person["street"] = f"{pick(words.STREET_NAMES)} {pick(words.STREETS)}"
-    person["fear"] = forms(pick(words.FEARS), "fear")
-    person["hobby"] = forms(pick(words.HOBBIES), "hobby")
-    person["habit"] = forms(pick(words.HABITS).format(**person), "habit")
+    person["home"] = forms(pick(WORDS["dwellings"]), "home")
+    person["street"] = f"{pick(WORDS['street_names'])} {pick(WORDS['streets'])}"
+    person["fear"] = forms(pick(WORDS["fears"]), "fear")
+    person["hobby"] = forms(pick(WORDS["hobbies"]), "hobby")
+    person["habit"] = forms(pick(WORDS["habits"]).format(**person), "habit")
     person["pet"] = pet(pick, pronouns("she" if rng.random() < 0.5 else "he"))
 
 
 def pet(pick: Callable[[list[str]], str], own: Record) -> Record:
-    kind = pick(list(words.ANIMALS))
-    sound, cried, glad, naughty, went = words.ANIMALS[kind]
-    named = {"text": pick(words.PET_NAMES), "kind": kind, "a": forms(kind)["a"]}
+    kind = pick(list(WORDS["animals"]))
+    sound, cried, glad, naughty, went = WORDS["animals"][kind]
+    named = {"text": pick(WORDS["pet_names"]), "kind": kind, "a": forms(kind)["a"]}
     does = {"sound": sound, "cried": cried, "naughty": naughty, "went": went}
     return {**named, **does, **own, "glad": glad.format(**own), "close": "<close.pet>"}
 
