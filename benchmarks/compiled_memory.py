@@ -1,4 +1,4 @@
-"""Bytes that a compiled step of training holds on this CPU, beside what `scaling` counts.
+"""Bytes that a compiled step of training holds on this CPU, beside what `counting` counts.
 
     python benchmarks/compiled_memory.py
 

@@ -10,7 +10,7 @@ Its parts, each a few minutes:
   corpus, pinned and sent; and nanoGPT's model, optimizer and batches, in the order of its
   `train.py`. The same rows of 1,024 tokens, bfloat16, compiled. Tokens per second, MFU (the same
   operations for all, those of GPT-2 small), memory.
-- memory: the peak of a step against `scaling.training_bytes`, for every way to save some: logits
+- memory: the peak of a step against `counting.training_bytes`, for every way to save some: logits
   whole or in slices, activations kept or recomputed.
 - decoding: tokens per second of `generate` in 16 bits, compiled, against the memory's bandwidth.
 - optimizers: the modern small model on the stories, AdamW and Muon over the same tokens; losses.

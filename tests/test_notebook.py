@@ -37,7 +37,7 @@ def _is_public(name, thing, module):
 
 def objects_of(module):
     """The public functions and classes of a module, and the methods of the classes."""
-    module = importlib.import_module(f"decoder_only.{module}")
+    module = importlib.import_module(module)
     own = [n for n, x in vars(module).items() if _is_public(n, x, module)]
     for name in getattr(module, "__all__", own):
         thing = inspect.unwrap(getattr(module, name))
@@ -49,7 +49,7 @@ def objects_of(module):
             # Dataclasses and named tuples bring along methods that nobody wrote here.
             if isinstance(method, FunctionType) and Path(
                 method.__code__.co_filename
-            ).is_relative_to(layout.PACKAGE):
+            ).is_relative_to(layout.SOURCE):
                 yield method
 
 

@@ -280,7 +280,7 @@ def saved_bytes(
 as_counted = pytest.mark.skipif(
     tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 13),
     reason="this PyTorch is older than 2.13 and may keep other activations than are counted: "
-    "here nobody has seen that what `scaling` says of activations is what it holds",
+    "here nobody has seen that what `counting` says of activations is what it holds",
 )
 LEEWAY = 8
 

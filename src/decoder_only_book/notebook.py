@@ -25,8 +25,8 @@ from decoder_only.base.checks import require
 
 __all__ = ["Source", "Table", "Tokens", "show_source", "show_table", "show_tokens"]
 
-_PACKAGE = __name__.partition(".")[0]
-_PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
+_PACKAGES = ("decoder_only", "decoder_only_book")
+_SOURCE = Path(__file__).resolve().parents[1]
 
 
 # ------------------------------------------------------------------------------------------ source
@@ -82,17 +82,17 @@ def _listing(thing: Any, docstring: bool) -> tuple[str, str, str]:
     thing = inspect.unwrap(thing)
     is_module = isinstance(thing, ModuleType)
     module = thing.__name__ if is_module else getattr(thing, "__module__", None)
-    wanted = f"a function, class, method or module of {_PACKAGE}"
+    wanted = f"a function, class, method or module of {_PACKAGES[0]}"
     kinds = FunctionType | MethodType | type | ModuleType
-    mine = str(module).partition(".")[0] == _PACKAGE
+    mine = str(module).partition(".")[0] in _PACKAGES
     require("an object to show", thing, lambda x: mine and isinstance(x, kinds), wanted)
     name = thing.__name__ if is_module else thing.__qualname__
-    file = Path(inspect.getsourcefile(thing)).resolve().relative_to(_PACKAGE_FOLDER)
+    file = Path(inspect.getsourcefile(thing)).resolve().relative_to(_SOURCE)
     code = textwrap.dedent(inspect.getsource(thing))
     if not docstring:
         code = _without_docstrings(code)
     # Files have one layout in the repository and another where the package is installed.
-    return name, f"src/{_PACKAGE}/{file.as_posix()}", code.rstrip("\n") + "\n"
+    return name, f"src/{file.as_posix()}", code.rstrip("\n") + "\n"
 
 
 def _without_docstrings(code: str) -> str:
@@ -112,7 +112,7 @@ def _without_docstrings(code: str) -> str:
 
 # ------------------------------------------------------------------------------------------ tokens
 
-# The palette of `show.plots`, without its black: backgrounds at a quarter of full strength
+# The palette of `plots`, without its black: backgrounds at a quarter of full strength
 # let the page's own text and background through, so that one HTML reads in light and dark.
 _TINTS = (
     "16,90,155",

@@ -2,7 +2,7 @@
 
     (6 N + 12 L D S) M = operations = devices x peak x utilization x seconds of computing
 
-A scaling law splits the budget between parameters and tokens; `scaling` counts what the split
+A scaling law splits the budget between parameters and tokens; `counting` counts what the split
 costs, and how many sequences the memory holds. Several devices talk besides, for as long as
 chapter 13 computes. Nothing is built and nothing trained. Chapter 10.
 """
@@ -130,7 +130,7 @@ class Plan:
     def sent(self) -> dict[str, float]:
         """Bytes that each device sends for the sequences of one time.
 
-        Those of the "matrices" are counted by `parallelism.tensor_parallel_bytes`, in 16 bits.
+        Those of the "matrices" are counted by `counting.tensor_parallel_bytes`, in 16 bits.
         For the "state", weights are gathered forward and backward in 16 bits, and gradients added
         up in float32: 8 (P - 1) / P bytes for each parameter that a group's device holds.
         """
@@ -183,7 +183,7 @@ class Plan:
         return self.law.loss(self.n_parameters, self.tokens)
 
     def memory_if(self, **way: object) -> int | float:
-        """Bytes on each device where training goes another way; see `scaling.training_bytes`."""
+        """Bytes on each device where training goes another way; see `counting.training_bytes`."""
         shares = self.n_devices, self.tensor_parallel
         return sum(_memory(self.config, self.batch_size, *shares, **way).values())
 
