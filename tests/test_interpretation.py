@@ -151,7 +151,7 @@ def test_a_stream_replaced_by_anothers_gives_the_others_logits():
                 assert_close(model(one), wanted)
             with replaced(model, layer, lambda x: x):
                 assert_close(model(one), own)
-    with pytest.raises(ValueError, match="layer=4 cannot work: it must be from 0 to 3"):
+    with pytest.raises(ValueError, match="layer=4 must be from 0 to 3"):
         replaced(model, 4, lambda x: x).__enter__()
 
 
@@ -197,7 +197,7 @@ def test_without_a_head_its_own_part_is_the_mean_over_the_batch():
         with without_head(model):
             assert_close(model(ids), whole)
         assert_close(model(ids), whole)
-        wanted = "batch=1 cannot work: it must be 2 or more"
+        wanted = "batch=1 must be 2 or more"
         with without_head(model, (1, 0)), pytest.raises(ValueError, match=wanted):
             model(ids[:1])
         # A head that hands over nothing is not missed.
@@ -217,7 +217,7 @@ def test_what_the_parts_add_is_the_stream(settings):
     assert parts.shape == (1 + 3 * (2 + 1), 2, 9, 16)
     for layer, stream in enumerate(streams(model, ids)):
         assert_close(parts[: 1 + 3 * layer].sum(0), stream)
-    with pytest.raises(ValueError, match="norm_position='post' cannot work"):
+    with pytest.raises(ValueError, match="norm_position='post'"):
         additions(tiny(norm_position="post"), ids)
 
 
@@ -265,7 +265,7 @@ def test_a_head_that_shares_its_keys_and_values_cannot_be_rewired_alone():
     found = []
     for part in ("key", "value"):
         context = rewired(model, (0, 0), part, lambda x: x)
-        wanted = f"part={part!r} cannot work: it must be 'query'"
+        wanted = f"part={part!r} must be 'query'"
         with pytest.raises(ValueError, match=wanted), context:
             pass
     output = model.blocks[0].attention.output
@@ -282,9 +282,9 @@ def test_a_head_that_shares_its_keys_and_values_cannot_be_rewired_alone():
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ((3, 0), r"layer=3 cannot work: it must be below 3"),
-        ((0, 2), r"head=2 cannot work: it must be below 2"),
-        ((-1, 0), r"layer=-1 cannot work"),
+        ((3, 0), r"layer=3 must be below 3"),
+        ((0, 2), r"head=2 must be below 2"),
+        ((-1, 0), r"layer=-1"),
     ],
 )
 def test_a_head_that_is_not_there_is_refused_before_anything_is_hooked(head, message):
@@ -309,7 +309,7 @@ def test_a_probe_is_ridge_regression_and_finds_what_is_linear():
     shuffled = labels[:500][torch.randperm(500, generator=seeded(2))]
     assert fit_probe(x[:500], shuffled).accuracy(x[500:], labels[500:]) < 0.45
     assert fit_probe(x.double(), labels).weight.dtype == torch.float64
-    with pytest.raises(ValueError, match="vectors=1 cannot work: it must be 2 or more"):
+    with pytest.raises(ValueError, match="vectors=1 must be 2 or more"):
         fit_probe(x[:1], labels[:1])
     # Against a solver that knows nothing of normal equations.
     scaled = (x[:500] - x[:500].mean(0)) / (x[:500].std(0) + 1e-6)
@@ -388,7 +388,7 @@ def test_the_simpler_strategies_do_worse_in_their_order():
         losses.append(-chosen.log().mean().item())
     assert losses == sorted(losses, reverse=True)
     assert all(a > b + 0.1 for a, b in pairwise(losses))
-    with pytest.raises(ValueError, match=r"strategy='guess' cannot work.*uniform, uni"):
+    with pytest.raises(ValueError, match=r"strategy='guess'.*uniform, uni"):
         source.predictions(ids, "guess")
     with pytest.raises(ValueError, match="periods="):
         RepeatedChains(periods=range(16, 70))

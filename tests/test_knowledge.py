@@ -68,7 +68,7 @@ def test_sentences_say_what_is_true_in_the_order_of_their_template():
         assert rows["turned"][i] == [1, 6 + attribute, 3 + person, value]
         assert rows["backwards"][i] == [2, value, 6 + attribute, 3 + person]
     assert (SMALL.unknown, SMALL.vocab_size) == (12, 13)
-    with pytest.raises(ValueError, match=r"order='inverted' cannot work.*forwards, t"):
+    with pytest.raises(ValueError, match=r"order='inverted'.*forwards, t"):
         SMALL.sentences(every, "inverted")
 
 
@@ -94,7 +94,7 @@ def test_what_a_model_says_is_the_product_of_its_steps(temperature):
     assert p[true].sum().item() == pytest.approx(1)
     right = torch.arange(6) * 5 + SMALL.answers.flatten()
     assert true.nonzero().flatten().tolist() == right.tolist()
-    with pytest.raises(ValueError, match=r"g.shape=\(3, 2, 4\) cannot work"):
+    with pytest.raises(ValueError, match=r"g.shape=\(3, 2, 4\)"):
         SMALL.outcomes(g[..., :4])
 
 
@@ -111,13 +111,13 @@ def test_a_question_is_answered_by_the_last_word():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"n_people": 0}, "n_people=0"),
+        ({"n_people": 0}, "n_people=0 and n_attributes=4"),
         ({"n_values": 1}, "n_values=1"),
         ({"exponent": -1.0}, "exponent=-1.0"),
     ],
 )
 def test_a_world_that_cannot_be_is_refused(given, said):
-    with pytest.raises(ValueError, match=f"{said} cannot work: it must be"):
+    with pytest.raises(ValueError, match=f"{said} must be"):
         FactWorld(**given)
 
 
@@ -197,7 +197,7 @@ def test_total_variation_is_the_most_that_any_event_can_differ_by():
     p, g = distributions(9, 3)
     events = torch.tensor(list(product([0.0, 1.0], repeat=9))).double()
     assert total_variation(p, g) == pytest.approx((events @ (p - g)).max().item())
-    with pytest.raises(ValueError, match=r"ratio=1.0 cannot work: it must be above 1"):
+    with pytest.raises(ValueError, match=r"ratio=1.0 must be above 1"):
         reliability(g, p, ratio=1.0)
 
 
@@ -296,7 +296,7 @@ def test_quantized_weights_are_those_of_torch(n_bits):
         assert_close(weight.detach(), wanted)
         assert all(len(row.unique()) <= 2 * most + 1 for row in weight)
     assert (own["embedding.weight"] != rounded.embedding.weight).any()
-    with pytest.raises(ValueError, match="n_bits=1 cannot work: it must be from 2"):
+    with pytest.raises(ValueError, match="n_bits=1 must be from 2"):
         quantized(model, 1)
 
 

@@ -1,7 +1,7 @@
-"""What tensors hold: which of those that a computation made are alive when it is over.
+"""The memory of tensors: which of those that a computation allocated are alive when it is over.
 
-A forward pass leaves behind what its backward pass will need. Counted here by what was allocated
-and has not been freed, so that no one has to know what each operator keeps. Used by chapter 13.
+After a forward pass these are the tensors saved for backward. They are counted by what was
+allocated and has not been freed, whatever each operator saves. Used by chapter 13.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Allocations(TorchDispatchMode):
-    """Within it, every new piece of memory is noted, and none is kept alive by that."""
+    """Within this context, every new storage is recorded by a weak reference."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,19 +31,19 @@ class Allocations(TorchDispatchMode):
         made = function(*arguments, **(settings or {}))
         given = {ref.cdata for ref in _storages(arguments)}
         for ref in _storages(made):
-            if ref.cdata not in given:  # no view of what there was
+            if ref.cdata not in given:  # not a view of an argument
                 self._seen.setdefault(ref.cdata, ref)
         return made
 
     @property
     def alive(self) -> int:
         """Bytes of what was allocated and still exists."""
-        found = map(torch.UntypedStorage._new_with_weak_ptr, self._seen)
-        return sum(storage.nbytes() for storage in found if storage is not None)
+        storages = map(torch.UntypedStorage._new_with_weak_ptr, self._seen)
+        return sum(storage.nbytes() for storage in storages if storage is not None)
 
 
 def held_bytes(tensors: Iterable[Tensor]) -> int:
-    """Bytes of the memory behind some tensors; what several of them share counts once."""
+    """Bytes of the storages of some tensors; a storage of several tensors counts once."""
     storages = [x.untyped_storage() for x in tensors]
     return sum({each.data_ptr(): each.nbytes() for each in storages}.values())
 

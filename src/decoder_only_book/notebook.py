@@ -1,7 +1,7 @@
 """What the chapters call to show things: source code, tokens, tables of results.
 
-Each function returns a small object that describes itself to whoever displays it: Markdown or HTML
-to Jupyter, Colab and the built book, plain text to a terminal. Let the call be the last line of
+Each function returns a small object that can be displayed: as Markdown or HTML in Jupyter, Colab
+and the built book, as plain text in a terminal. Let the call be the last line of
 its cell. Nothing here prints, and equal arguments give equal output to the last character, so that
 a stored output can be compared with a fresh one strictly.
 
@@ -20,8 +20,6 @@ from operator import index
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, SupportsIndex
-
-from decoder_only.base.checks import require
 
 __all__ = ["Source", "Table", "Tokens", "show_source", "show_table", "show_tokens"]
 
@@ -82,10 +80,12 @@ def _listing(thing: Any, docstring: bool) -> tuple[str, str, str]:
     thing = inspect.unwrap(thing)
     is_module = isinstance(thing, ModuleType)
     module = thing.__name__ if is_module else getattr(thing, "__module__", None)
-    wanted = f"a function, class, method or module of {_PACKAGES[0]}"
     kinds = FunctionType | MethodType | type | ModuleType
-    mine = str(module).partition(".")[0] in _PACKAGES
-    require("an object to show", thing, lambda x: mine and isinstance(x, kinds), wanted)
+    if not isinstance(thing, kinds) or str(module).partition(".")[0] not in _PACKAGES:
+        raise ValueError(
+            f"an object to show={thing!r:.200} must be a function, class, method or module of "
+            f"{_PACKAGES[0]}"
+        )
     name = thing.__name__ if is_module else thing.__qualname__
     file = Path(inspect.getsourcefile(thing)).resolve().relative_to(_SOURCE)
     code = textwrap.dedent(inspect.getsource(thing))
@@ -182,16 +182,15 @@ def _visible(piece: str | bytes, mark: str, space: str, *, escape: bool = True) 
         code = ord(character)
         if character == " ":
             shown.append(space)
+        elif character.isprintable():
+            shown.append(html.escape(character) if escape else character)
         elif character in "\n\t":
             shown.append(mark.format("↵" if character == "\n" else "⇥"))
         elif 0xDC80 <= code <= 0xDCFF:
             shown.append(mark.format(f"\\x{code - 0xDC00:02x}"))
-        elif not character.isprintable():
-            shown.append(
-                mark.format(f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}")
-            )
         else:
-            shown.append(html.escape(character) if escape else character)
+            escaped = f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
+            shown.append(mark.format(escaped))
     return "".join(shown)
 
 
@@ -214,12 +213,13 @@ def show_tokens(
     Raises:
         ValueError: pieces is a single string, or there are more or fewer ids than pieces.
     """
-    wanted = "a list of tokens' texts"
-    require("pieces", pieces, lambda x: not isinstance(x, str | bytes), wanted)
+    if isinstance(pieces, str | bytes):
+        raise ValueError(f"{pieces=} must be a list of tokens' texts")
     pieces, ids = tuple(pieces), None if ids is None else tuple(map(index, ids))
-    wanted = f"{len(pieces)}, one for each piece"
-    count = len(pieces) if ids is None else len(ids)
-    require("the number of ids", count, len(pieces).__eq__, wanted)
+    if ids is not None and len(ids) != len(pieces):
+        raise ValueError(
+            f"the number of ids={len(ids)} must be {len(pieces)}, as of pieces"
+        )
     return Tokens(pieces, ids)
 
 
@@ -295,23 +295,27 @@ def show_table(
         ValueError: a row is longer or shorter than the header, decimals is not in 0 to 3, or it
             names an unknown column.
     """
-    header, named = tuple(map(str, header)), decimals
+    header = tuple(map(str, header))
     if not isinstance(decimals, Mapping):
-        named = dict.fromkeys(header, decimals)
-    require("decimals", named, lambda n: {*n} <= {*header}, f"for some of {header}")
-    wanted = "0, 1, 2 or 3"
-    require("decimals", named, lambda n: {*n.values()} <= {0, 1, 2, 3}, wanted)
-    places = [named.get(name, 3) for name in header]
-    values = [
-        [cell.item() if hasattr(cell, "item") else cell for cell in r] for r in rows
-    ]
+        decimals = dict.fromkeys(header, decimals)
+    if not {*decimals} <= {*header}:
+        raise ValueError(f"{decimals=} must be for some of {header}")
+    if not {*decimals.values()} <= {0, 1, 2, 3}:
+        raise ValueError(f"{decimals=} must be 0, 1, 2 or 3")
+    places = [decimals.get(name, 3) for name in header]
+    values = [list(map(_plain, row)) for row in rows]
     for row in values:
-        wanted = f"{len(header)} cells, as the header has"
-        require("a row", row, lambda cells: len(cells) == len(header), wanted)
+        if len(row) != len(header):
+            raise ValueError(f"a {row=} must be {len(header)} cells, as of the header")
     columns = zip(*values, strict=True) if values else [()] * len(header)
     numeric = tuple(any(map(_is_number, column)) for column in columns)
     written = tuple(tuple(map(_written, row, places)) for row in values)
     return Table(header, written, numeric)
+
+
+def _plain(cell: Any) -> Any:
+    """A number of Python for an array or tensor of one element."""
+    return cell.item() if hasattr(cell, "item") else cell
 
 
 def _is_number(cell: Any) -> bool:

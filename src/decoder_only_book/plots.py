@@ -16,7 +16,6 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from decoder_only.base.checks import require
 from decoder_only.plots import (
     BLUE,
     GREEN,
@@ -104,33 +103,22 @@ def heatmap(
         ValueError: the matrix is not two-dimensional or is empty, or labels do not fit its shape.
     """
     values = _array(matrix)
-    shape = values.shape
-    require("matrix.shape", shape, lambda s: len(s) == 2 and min(s), "rows and columns")
-    rows, columns = shape
-    for name, labels, size in (("row", row_labels, rows), ("col", col_labels, columns)):
-        wanted = f"{size} labels for a matrix of shape {shape}"
-        count = size if labels is None else len(labels)
-        require(f"the number of {name}_labels", count, size.__eq__, wanted)
+    if values.ndim != 2 or not values.size:
+        raise ValueError(f"matrix.shape={values.shape} must be rows and columns")
+    _check_labels("row_labels", row_labels, len(values))
+    _check_labels("col_labels", col_labels, values.shape[1])
     if limits is None:
         largest = float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
         limits = (-largest if signed else 0.0, largest)
     with style():
         ax = plt.subplots()[1] if ax is None else ax
         colours = (SIGNED if signed else WEIGHTS).with_extremes(bad="#ECEEF1")
-        low, high = limits
-        image = ax.imshow(values, colours, vmin=low, vmax=high, interpolation="nearest")
+        image = ax.imshow(values, colours, interpolation="nearest", clim=limits)
         ax.grid(False)
         ax.spines[:].set_visible(False)
         ax.tick_params(length=0)
         ax.set(xlabel=x_label, ylabel=y_label, title=title)
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(MaxNLocator(8, integer=True))
-        if row_labels is not None:
-            ax.set_yticks(range(rows), map(_token, row_labels), parse_math=False)
-        if col_labels is not None:
-            shown = [_token(label) for label in col_labels]
-            turn = 90 if max(map(len, shown)) > 2 else 0
-            ax.set_xticks(range(columns), shown, parse_math=False, rotation=turn)
+        _write_labels(ax, row_labels, col_labels)
         if decimals is not None:
             _write_values(image, values, decimals)
         if colour_label is not None:
@@ -139,6 +127,25 @@ def heatmap(
             bar.outline.set_visible(False)
             bar.ax.tick_params(length=0)
     return ax
+
+
+def _check_labels(name: str, labels: Sequence[str] | None, size: int) -> None:
+    if labels is not None and len(labels) != size:
+        raise ValueError(f"the number of {name}={len(labels)} must be {size}, as cells")
+
+
+def _write_labels(
+    ax: Axes, row_labels: Sequence[str] | None, col_labels: Sequence[str] | None
+) -> None:
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(8, integer=True))
+    if row_labels is not None:
+        rows = [_token(label) for label in row_labels]
+        ax.set_yticks(range(len(rows)), rows, parse_math=False)
+    if col_labels is not None:
+        columns = [_token(label) for label in col_labels]
+        turn = 90 if max(map(len, columns)) > 2 else 0
+        ax.set_xticks(range(len(columns)), columns, parse_math=False, rotation=turn)
 
 
 def page(width: float, height: float) -> Axes:
@@ -182,8 +189,8 @@ def _write_values(image: AxesImage, values: np.ndarray, decimals: int) -> None:
         if np.isfinite(value):
             shade = np.dot(image.cmap(image.norm(value))[:3], (0.299, 0.587, 0.114))
             look = {"color": "white" if shade < 0.55 else INK, "fontsize": 9.5}
-            said = f"{value:.{decimals}f}".replace("-", "−")
-            image.axes.text(column, row, said, ha="center", va="center", **look)
+            text = f"{value:.{decimals}f}".replace("-", "−")
+            image.axes.text(column, row, text, ha="center", va="center", **look)
 
 
 def _array(values: ArrayLike) -> np.ndarray:

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import chain, product
 from random import Random
 from typing import NamedTuple
 
-from decoder_only.base.checks import require
 from decoder_only.stories.language import Split, split_of
 
 __all__ = ["END", "GERMAN", "PADDING", "START", "LanguagePair", "Pair"]
@@ -62,10 +61,15 @@ today = heute; every morning = jeden Morgen; this evening = heute Abend; now = j
 
 
 class Phrase(NamedTuple):
-    """Some words, and their translations, each a list of pieces with its share."""
+    """Some words, and their translations, each a list of pieces with its probability."""
 
     source: tuple[str, ...]
     targets: tuple[tuple[tuple[str, ...], float], ...]
+
+    @property
+    def spellings(self) -> list[tuple[str, ...]]:
+        """The pieces of each translation."""
+        return [pieces for pieces, _ in self.targets]
 
     @property
     def entropy(self) -> float:
@@ -74,25 +78,25 @@ class Phrase(NamedTuple):
 
 
 def _phrases(table: str) -> tuple[Phrase, ...]:
-    found = []
+    phrases = []
     for line in table.replace("\n", ";").split(";"):
         if line.strip():
             source, _, targets = line.partition("=")
-            found.append(Phrase(tuple(source.split()), _targets(targets)))
-    return tuple(found)
+            phrases.append(Phrase(tuple(source.split()), _targets(targets)))
+    return tuple(phrases)
 
 
 def _targets(written: str) -> tuple[tuple[tuple[str, ...], float], ...]:
     if ":" not in written:
         return ((tuple(written.split()), 1.0),)
-    found, pieces = [], []
+    targets, pieces = [], []
     for word in written.split():
         piece, _, quarters = word.partition(":")
         pieces.append(piece)
         if quarters:
-            found.append((tuple(pieces), int(quarters) / 4))
+            targets.append((tuple(pieces), int(quarters) / 4))
             pieces = []
-    return tuple(found)
+    return tuple(targets)
 
 
 class Pair(NamedTuple):
@@ -111,7 +115,7 @@ class Pair(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-    """What a sentence says: phrases, of which the last three may be missing."""
+    """The phrases of a sentence, of which the last three may be missing."""
 
     form: str
     subject: Phrase
@@ -143,14 +147,15 @@ class LanguagePair:
         self.verbs = {"present": present, "perfect": perfect, "negated": negated}
         self.qualities = _phrases(_QUALITIES)
         self.places, self.times = _phrases(_PLACES), _phrases(_TIMES)
-        slots = (*self.verbs.values(), self.subjects, self.things, self.places)
+        others = self.subjects, self.things, self.qualities, self.places, self.times
         words = {".", "has", "does", "not", "hat", "keine"}
-        for phrase in (p for s in (*slots, self.times, self.qualities) for p in s):
-            words |= {*phrase.source} | {w for t, _ in phrase.targets for w in t}
+        for phrase in chain(*self.verbs.values(), *others):
+            words.update(phrase.source, *phrase.spellings)
+        # Sentences begin with a subject, German ones also with a time.
+        words |= {_capital(phrase.source)[0] for phrase in self.subjects}
+        for phrase in (*self.subjects, *self.times):
+            words |= {_capital(pieces)[0] for pieces in phrase.spellings}
         words |= {_inflected(q.targets[0][0][0]) for q in self.qualities}
-        first = [p.source for p in self.subjects]
-        first += [t for p in (*self.subjects, *self.times) for t, _ in p.targets]
-        words |= {_capital(pieces)[0] for pieces in first}
         self.vocabulary = (PADDING, START, END, *sorted(words - {"_"}))
         self._id = {word: i for i, word in enumerate(self.vocabulary)}
         self._pieces = {
@@ -163,8 +168,10 @@ class LanguagePair:
 
     def pairs(self, *, split: Split = "train", seed: int = 0) -> Iterator[Pair]:
         """Pairs without end, the same for the same seed. The splits never share a source."""
-        require("split", split, ("train", "validation").__contains__, "one of both")
-        require("seed", seed, lambda n: type(n) is int, "a whole number")
+        if split not in ("train", "validation"):
+            raise ValueError(f'{split=} must be "train" or "validation"')
+        if type(seed) is not int:
+            raise ValueError(f"{seed=} must be a whole number")
         return self._pairs(split, seed)
 
     def _pairs(self, split: Split, seed: int) -> Iterator[Pair]:
@@ -201,72 +208,73 @@ class LanguagePair:
         """log P(source) in nats; minus infinity if it is no sentence of the language."""
         pieces = self.pieces(source) if isinstance(source, str) else tuple(source)
         try:
-            said = self._read(pieces)
+            sentence = self._read(pieces)
         except ValueError:
             return -math.inf
-        ways = len(self.FORMS) / self.FORMS.count(said.form)
-        for slot in (self.subjects, self.verbs[said.form], self.things):
+        ways = len(self.FORMS) / self.FORMS.count(sentence.form)
+        for slot in (self.subjects, self.verbs[sentence.form], self.things):
             ways *= len(slot)
-        optional = (said.quality, self.qualities), (said.place, self.places)
-        for phrase, slot in (*optional, (said.time, self.times)):
+        optional = self.qualities, self.places, self.times
+        for phrase, slot in zip(sentence[-3:], optional, strict=True):
             ways *= 2 if phrase is None else 2 * len(slot)
         return -math.log(ways)
 
     def log_prob(self, source: str | Sequence[str], target: str) -> float:
         """log P(target | source) in nats; minus infinity if it is no translation."""
-        found = (p for p in self.translations(source) if self.text(p.target) == target)
-        return max((math.log(p.probability) for p in found), default=-math.inf)
+        for pair in self.translations(source):  # the likeliest first
+            if self.text(pair.target) == target:
+                return math.log(pair.probability)
+        return -math.inf
 
     def entropy(self, source: str | Sequence[str] | None = None) -> float:
         """H(target | source) in nats: of one sentence, or its mean over all of them."""
         if source is not None:
-            shares = [pair.probability for pair in self.translations(source)]
-            return -math.fsum(p * math.log(p) for p in shares)
-
+            chances = [pair.probability for pair in self.translations(source)]
+            return -math.fsum(p * math.log(p) for p in chances)
         # Choices are independent given the sentence, and slots are filled independently.
         verbs = [_mean_entropy(self.verbs[form]) for form in self.FORMS]
         order = _binary(self.FRONTED) + _binary(self.PLACE_FIRST)
         rest = (_mean_entropy(self.times) + order) / 2
         return sum(verbs) / len(verbs) + _mean_entropy(self.things) + rest
 
-    def _translated(self, said: _Sentence) -> list[Pair]:
-        source, at = _english(said)
+    def _translated(self, sentence: _Sentence) -> list[Pair]:
+        source, at = _english(sentence)
         names = ("subject", "verb", "thing", "place", "time")
-        slots = [getattr(said, name) for name in names]
+        slots = [getattr(sentence, name) for name in names]
         chosen = [[((), 1.0)] if slot is None else slot.targets for slot in slots]
         fronting = [(True, self.FRONTED), (False, 1 - self.FRONTED)]
         placing = [(True, self.PLACE_FIRST), (False, 1 - self.PLACE_FIRST)]
-        orders = fronting if said.time else [(False, 1.0)]
-        places = placing if said.place else [(True, 1.0)]
+        orders = fronting if sentence.time else [(False, 1.0)]
+        places = placing if sentence.place else [(True, 1.0)]
         pairs = []
-        for *words, fronted, place_first in product(*chosen, orders, places):
-            share = math.prod(p for _, p in (*words, fronted, place_first))
-            texts = dict(zip(names, (text for text, _ in words), strict=True))
-            target = _german(said, texts, at, fronted[0], place_first[0])
+        for choice in product(*chosen, orders, places):
+            *texts, fronted, place_first = (text for text, _ in choice)
+            named = dict(zip(names, texts, strict=True))
+            target = _german(sentence, named, at, fronted, place_first)
             pieces, alignment = zip(*target, strict=True)
-            pairs.append(Pair(source, _capital(pieces), alignment, share))
+            probability = math.prod(p for _, p in choice)
+            pairs.append(Pair(source, _capital(pieces), alignment, probability))
         return sorted(pairs, key=lambda pair: -pair.probability)
 
     def _read(self, pieces: tuple[str, ...]) -> _Sentence:
         rest = list(pieces)
         if rest and rest[0] == "The":
             rest[0] = "the"
-
         subject = _take(rest, self.subjects)
-        heads = {"perfect": ["has"], "negated": ["does", "not"], "present": []}
-        form = next(f for f, head in heads.items() if rest[: len(head)] == head)
-        del rest[: len(heads[form])]
-        verb, quality = _take(rest, self.verbs[form]), _take(rest, self.qualities)
-        thing, place, time = (
-            _take(rest, self.things),
-            _take(rest, self.places),
-            _take(rest, self.times),
+        form = next(
+            f for f, words in _AUXILIARIES.items() if rest[: len(words)] == words
         )
-        said = _Sentence(form, subject, verb, thing, quality, place, time)
-        whole = None not in (subject, verb, thing) and _english(said)[0] == pieces
-        wanted = "a sentence such as 'Bobby likes blackberries.'"
-        require("source", self.text(pieces), lambda _: whole, wanted)
-        return said
+        del rest[: len(_AUXILIARIES[form])]
+        verb, quality = _take(rest, self.verbs[form]), _take(rest, self.qualities)
+        thing, place = _take(rest, self.things), _take(rest, self.places)
+        time = _take(rest, self.times)
+        sentence = _Sentence(form, subject, verb, thing, quality, place, time)
+        if None in (subject, verb, thing) or _english(sentence)[0] != pieces:
+            raise ValueError(
+                f"source={self.text(pieces)!r} must be a sentence such as 'Bobby likes "
+                "blackberries.'"
+            )
+        return sentence
 
     # ------------------------------------------------------------------------------- writing
 
@@ -286,7 +294,8 @@ class LanguagePair:
             ValueError: a piece is of neither language.
         """
         for piece in pieces:
-            require("piece", piece, self._id.__contains__, "one of the vocabulary")
+            if piece not in self._id:
+                raise ValueError(f"{piece=} must be one of the vocabulary")
         return [self._id[piece] for piece in (START, *pieces, END)]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -306,13 +315,16 @@ def _take(rest: list[str], phrases: Sequence[Phrase]) -> Phrase | None:
     return None
 
 
-def _english(said: _Sentence) -> tuple[tuple[str, ...], dict[str, int]]:
+# Behind the subject; a sentence in the present has none, and is tried last.
+_AUXILIARIES = {"perfect": ["has"], "negated": ["does", "not"], "present": []}
+
+
+def _english(sentence: _Sentence) -> tuple[tuple[str, ...], dict[str, int]]:
     """The sentence, and where each of its phrases begins."""
-    pieces, at = list(said.subject.source), {"subject": 0}
-    pieces += {"perfect": ["has"], "negated": ["does", "not"], "present": []}[said.form]
-    at["auxiliary"] = len(pieces) - 1
+    pieces = [*sentence.subject.source, *_AUXILIARIES[sentence.form]]
+    at = {"subject": 0, "auxiliary": len(pieces) - 1}
     for name in ("verb", "quality", "thing", "place", "time"):
-        phrase = getattr(said, name)
+        phrase = getattr(sentence, name)
         at[name] = len(pieces)
         pieces += phrase.source if phrase else ()
     at["stop"] = len(pieces)
@@ -320,24 +332,23 @@ def _english(said: _Sentence) -> tuple[tuple[str, ...], dict[str, int]]:
 
 
 def _german(
-    said: _Sentence,
+    sentence: _Sentence,
     texts: dict[str, tuple[str, ...]],
     at: dict[str, int],
     fronted: bool,
     place_first: bool,
 ) -> list[tuple[str, frozenset[int]]]:
     """The translation in pieces, each with the places of the source that it stands for."""
-
-    found = {
-        name: _aligned(pieces, at[name], len(getattr(said, name).source))
+    phrases = {
+        name: _aligned(pieces, at[name], len(getattr(sentence, name).source))
         for name, pieces in texts.items()
         if pieces
     }
-    things, place = found["thing"], found.get("place", [])
-    verb, time = found["verb"], found.get("time", [])
-    negated, perfect = said.form == "negated", said.form == "perfect"
-    if said.quality:
-        word = said.quality.targets[0][0][0]
+    things, place = phrases["thing"], phrases.get("place", [])
+    verb, time = phrases["verb"], phrases.get("time", [])
+    negated, perfect = sentence.form == "negated", sentence.form == "perfect"
+    if sentence.quality:
+        word = sentence.quality.targets[0][0][0]
         word = _inflected(word) if negated else word
         things = [(word, frozenset({at["quality"]})), *things]
     auxiliary = frozenset({at["auxiliary"]})
@@ -345,7 +356,7 @@ def _german(
         things = [("keine", auxiliary), *things]
     second = [("hat", auxiliary)] if perfect else verb
     middle = [place, things] if place_first else [things, place]
-    subject = found["subject"]
+    subject = phrases["subject"]
     opening = [time, second, subject] if fronted else [subject, second, time]
     last = [verb if perfect else [], [(".", frozenset({at["stop"]}))]]
     return [piece for part in (*opening, *middle, *last) for piece in part]
@@ -357,8 +368,8 @@ def _aligned(
     """The translation of a phrase whose n pieces begin there, each with what it stands for."""
     if n > len(pieces):  # two pieces became one word
         return [(pieces[0], frozenset(range(begin, begin + n)))]
-    found = [(piece, frozenset({begin + i})) for i, piece in enumerate(pieces)]
-    return [(piece, places) for piece, places in found if piece != "_"]
+    at = enumerate(pieces, start=begin)
+    return [(piece, frozenset({i})) for i, piece in at if piece != "_"]
 
 
 def _inflected(adjective: str) -> str:

@@ -13,7 +13,7 @@ are exact. Chapter 14.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,6 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
 from decoder_only.model.attention import attention_weights
 from decoder_only.model.gpt import GPT
 from decoder_only.stories.exact import KINDS, Fork, Settled, probabilities
@@ -57,8 +56,8 @@ class ExcessByKind:
 
     where p_i and q_i are the mass on the tokens of alternative i, p_c and q_c on those of all of
     them, and A are all tokens that can follow. What is spent outside of A, -log q(A), has an
-    account of its own, under the kind of the outermost choice, or of what is said where nothing is
-    open: facts and agreement are certain, so theirs is all of that sort. Alternatives that can
+    account of its own, under the kind of the outermost choice. Where no choice is open it is under
+    the kind of the certain token: facts and agreement cost nothing else. Alternatives that can
     begin with the same token are one, and what is inside them counts to the choice between them.
     No part is negative, and all are zero for a perfect model.
 
@@ -69,10 +68,9 @@ class ExcessByKind:
     def __init__(self, trees: Sequence[Settled | Fork]) -> None:
         self.entropy = torch.zeros(len(trees), len(KINDS), dtype=torch.float64)
         """The entropy of p by kind, in nats: what every model must be surprised by."""
-        self._sets: list[
-            tuple[int, int, float]
-        ] = []  # row, column, weight of log q(set)
-        self._members: list[tuple[int, int]] = []  # set, token
+        # Sets of tokens: row, column, weight of log q(set); and the tokens of each set.
+        self._sets: list[tuple[int, int, float]] = []
+        self._members: list[tuple[int, int]] = []
         for row, tree in enumerate(trees):
             self._set(row, KINDS.index(tree.kind), -1.0, probabilities(tree))
             self._add(row, tree, 1.0)
@@ -83,23 +81,22 @@ class ExcessByKind:
             return
         kind, groups = KINDS.index(tree.kind), _alternatives(tree)
         self._set(row, len(KINDS) + kind, mass, probabilities(tree))
-        for share, chances, inside in groups:
+        for p, chances, inside in groups:
             if inside is None:  # alternatives that share tokens: no telling them apart
                 for token, chance in chances.items():
-                    self._leaf(row, kind, mass, share * chance, {token: chance})
+                    self._leaf(row, kind, mass, p * chance, {token: chance})
             else:
-                self._leaf(row, kind, mass, share, chances)
-                self._add(row, inside, mass * share)
+                self._leaf(row, kind, mass, p, chances)
+                self._add(row, inside, mass * p)
 
     def _leaf(
-        self, row: int, kind: int, mass: float, share: float, chances: dict[int, float]
+        self, row: int, kind: int, mass: float, p: float, chances: dict[int, float]
     ) -> None:
-        self.entropy[row, kind] -= mass * share * math.log(share)
-        self._set(row, len(KINDS) + kind, -mass * share, chances)
+        """One alternative, of probability p among those of its choice."""
+        self.entropy[row, kind] -= mass * p * math.log(p)
+        self._set(row, len(KINDS) + kind, -mass * p, chances)
 
-    def _set(
-        self, row: int, column: int, weight: float, tokens: dict[int, float]
-    ) -> None:
+    def _set(self, row: int, column: int, weight: float, tokens: Iterable[int]) -> None:
         self._members += [(len(self._sets), token) for token in tokens]
         self._sets.append((row, column, weight))
 
@@ -113,11 +110,9 @@ class ExcessByKind:
             For each prefix two rows: what is spent on what cannot follow, and on wrong odds of
             what can; on the CPU.
         """
-        shape, wanted = (
-            tuple(log_q.shape),
-            f"({len(self.entropy)}, V), a row for a tree",
-        )
-        require("log_q.shape", shape, lambda s: s[0] == len(self.entropy), wanted)
+        shape, n_trees = tuple(log_q.shape), len(self.entropy)
+        if shape[0] != n_trees:
+            raise ValueError(f"log_q.{shape=} must be ({n_trees}, V), a row for a tree")
         rows, columns, weights = torch.tensor(self._sets, dtype=torch.float64).T
         rows, columns = rows.long(), columns.long()
         sets, tokens = torch.tensor(self._members).T
@@ -139,14 +134,15 @@ def _alternatives(
     """
     groups: dict[int, tuple[float, dict[int, float], Settled | Fork | None]] = {}
     owner: dict[int, int] = {}  # the group that a token belongs to
-    for number, (share, inside) in enumerate(fork.branches):
-        mass = {token: share * p for token, p in probabilities(inside).items()}
+    for number, (chance, inside) in enumerate(fork.branches):
+        mass = {token: chance * p for token, p in probabilities(inside).items()}
         for other in {owner[token] for token in mass if token in owner}:
-            before, chances, _ = groups.pop(other)
+            other_chance, chances, _ = groups.pop(other)
             for token, p in chances.items():
-                mass[token] = mass.get(token, 0.0) + before * p
-            share, inside = share + before, None
-        groups[number] = share, {token: p / share for token, p in mass.items()}, inside
+                mass[token] = mass.get(token, 0.0) + other_chance * p
+            chance, inside = chance + other_chance, None
+        mass = {token: p / chance for token, p in mass.items()}
+        groups[number] = chance, mass, inside
         owner |= dict.fromkeys(mass, number)
     return list(groups.values())
 
@@ -157,35 +153,38 @@ def _alternatives(
 @torch.no_grad()
 def streams(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "_ b s d"]:
     """The residual stream after the embedding and after each block: L + 1 of them."""
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
+
+    def record(part: nn.Module, inputs: tuple, output: Tensor) -> None:
+        outputs.append(output)
+
     with ExitStack() as hooks:
         for part in (model.dropout, *model.blocks):
-            hook = part.register_forward_hook(lambda part, args, out: found.append(out))
-            hooks.enter_context(hook)
+            hooks.enter_context(part.register_forward_hook(record))
         model.hidden(ids)
-    return torch.stack(found)
+    return torch.stack(outputs)
 
 
 @contextmanager
 def replaced(
     model: GPT, layer: int, change: Callable[[Tensor], Tensor]
 ) -> Iterator[None]:
-    """While it lasts, the residual stream after a layer is what `change` makes of it.
+    """Within this context, `change` replaces the residual stream after a layer.
 
     Args:
         layer: 0 for the embedding, l for block number l of 1 to L, as `streams` counts.
         change: gets the stream (b, s, d) and returns what takes its place.
     """
-    n_layers = len(model.blocks)
-    require("layer", layer, range(n_layers + 1).__contains__, f"from 0 to {n_layers}")
-    part = (model.dropout, *model.blocks)[layer]
-    with part.register_forward_hook(lambda part, args, out: change(out)):
+    parts = model.dropout, *model.blocks
+    if layer not in range(len(parts)):
+        raise ValueError(f"{layer=} must be from 0 to {len(parts) - 1}")
+    with parts[layer].register_forward_hook(lambda part, inputs, out: change(out)):
         yield
 
 
 @torch.no_grad()
 def lens(model: GPT, stream: Float[Tensor, "*_ d"]) -> Float[Tensor, "*_ v"]:
-    """The logit lens: what the head would say if the stream were the last one."""
+    """The logit lens: the logits that the head gives if the stream is taken for the last one."""
     table = [model.embedding.weight] if model.config.tied else []
     return model.head(model.final_norm(stream), *table)
 
@@ -196,8 +195,8 @@ def attention_maps(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b l h 
     maps = []
     for block, stream in zip(model.blocks, streams(model, ids), strict=False):
         attention = block.attention
-        read = block.attention_norm(stream) if block.pre_norm else stream
-        query, key, _ = attention.project(read)
+        x = block.attention_norm(stream) if block.pre_norm else stream
+        query, key, _ = attention.project(x)
         mask = model._mask(attention.window, ids, None)
         maps.append(attention_weights(query, key, mask=mask, scale=attention.scale))
     return torch.stack(maps, dim=1)
@@ -205,61 +204,65 @@ def attention_maps(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b l h 
 
 @contextmanager
 def without_head(model: GPT, *heads: tuple[int, int]) -> Iterator[None]:
-    """While it lasts, these heads, each (layer, head) from 0, hand over their mean instead.
+    """Within this context, the outputs of these heads are replaced by their means.
 
     The mean is over the batch, at each position (mean ablation): what a head does for this text
     in particular is gone, what it does for all of them is not.
 
+    Args:
+        heads: each (layer, head), from 0.
+
     Raises:
         ValueError: the model has no such head, or a batch of one, whose mean is itself.
     """
-    _check_heads(model, *heads)
 
-    def cut(at: slice, part: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
-        gathered = args[0].clone()
-        wanted = "2 or more: a single sequence's mean is what the head does for it"
-        require("batch", len(gathered), lambda n: n > 1, wanted)
-        gathered[..., at] = gathered[..., at].mean(0, keepdim=True)
-        return (gathered,)
+    def ablate(at: slice, part: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        outputs = inputs[0].clone()
+        if len(outputs) < 2:
+            raise ValueError(f"batch={len(outputs)} must be 2 or more to take a mean")
+        outputs[..., at] = outputs[..., at].mean(0, keepdim=True)
+        return (outputs,)
 
     with ExitStack() as hooks:
         for layer, h in heads:
-            attention = model.blocks[layer].attention
-            at = slice(h * attention.head_dim, (h + 1) * attention.head_dim)
-            hook = attention.output.register_forward_pre_hook(partial(cut, at))
-            hooks.enter_context(hook)
+            at = _components(model, layer, h)
+            output = model.blocks[layer].attention.output
+            hooks.enter_context(output.register_forward_pre_hook(partial(ablate, at)))
         yield
 
 
 @torch.no_grad()
 def additions(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "_ b s d"]:
-    """What every part adds to the residual stream: the embedding, and of each block H heads and
-    the MLP, 1 + L (H + 1) in all. The first 1 + l (H + 1) add up to the stream before block l.
+    """What every part adds to the residual stream.
+
+    These are the embedding, and of each block H heads and the MLP, 1 + L (H + 1) in all. The first
+    1 + l (H + 1) add up to the stream before block l.
 
     Raises:
         ValueError: the model normalizes the stream itself, which then is no sum.
     """
-    require("norm_position", model.config.norm_position, "pre".__eq__, "pre")
-    found: list[Tensor] = []
+    if model.config.norm_position != "pre":
+        raise ValueError(f"norm_position={model.config.norm_position!r} must be 'pre'")
+    added: list[Tensor] = []
 
-    def heads(part: nn.Linear, args: tuple[Tensor], out: Tensor) -> None:
+    def record_heads(output: nn.Linear, inputs: tuple[Tensor], _: Tensor) -> None:
         h = model.config.n_heads
-        weight = rearrange(part.weight, "d (h k) -> h d k", h=h)
-        each = rearrange(args[0], "b s (h k) -> h b s k", h=h)
-        bias = 0 if part.bias is None else part.bias / h
-        found.extend(torch.einsum("hbsk,hdk->hbsd", each, weight) + bias)
+        weight = rearrange(output.weight, "d (h k) -> h d k", h=h)
+        heads = rearrange(inputs[0], "b s (h k) -> h b s k", h=h)
+        bias = 0 if output.bias is None else output.bias / h
+        added.extend(torch.einsum("hbsk,hdk->hbsd", heads, weight) + bias)
 
-    def whole(part: nn.Module, args: tuple[Tensor], out: Tensor) -> None:
-        found.append(out)
+    def record(part: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        added.append(output)
 
     with ExitStack() as hooks:
-        hooks.enter_context(model.dropout.register_forward_hook(whole))
+        hooks.enter_context(model.dropout.register_forward_hook(record))
         for block in model.blocks:
             output = block.attention.output
-            hooks.enter_context(output.register_forward_hook(heads))
-            hooks.enter_context(block.mlp.register_forward_hook(whole))
+            hooks.enter_context(output.register_forward_hook(record_heads))
+            hooks.enter_context(block.mlp.register_forward_hook(record))
         model.hidden(ids)
-    return torch.stack(found)
+    return torch.stack(added)
 
 
 @contextmanager
@@ -269,7 +272,7 @@ def rewired(
     part: Literal["query", "key", "value"],
     change: Callable[[Tensor], Tensor],
 ) -> Iterator[None]:
-    """While it lasts, one head makes its queries, keys or values from another stream.
+    """Within this context, one head makes its queries, keys or values from another stream.
 
     All else reads the stream as it is. Where `change` exchanges what one earlier part has added,
     see `additions`, this is path patching: it cuts the path from that part to this head, and no
@@ -278,42 +281,45 @@ def rewired(
     Args:
         head: (layer, head), from 0.
         part: which of its three inputs.
-        change: gets the stream before the block (b, s, d) and returns what is read instead.
+        change: gets the stream before the block (b, s, d) and returns the one to read instead.
 
     Raises:
         ValueError: the model has no such head, or its keys and values are other heads' as well.
 
     Source: Wang et al. (2023); Goldowsky-Dill et al. (2023).
     """
-    _check_heads(model, head)
-    layer, h = head
-    block = model.blocks[layer]
-    attention, linear = block.attention, getattr(block.attention, part)
-    alone = part == "query" or attention.n_kv_heads == attention.n_heads
-    wanted = "'query': in this model heads share keys and values"
-    require("part", part, lambda _: alone, wanted)
-    at = slice(h * attention.head_dim, (h + 1) * attention.head_dim)
-    read: list[Tensor] = []
+    at, block = _components(model, *head), model.blocks[head[0]]
+    linear = getattr(block.attention, part)
+    if part != "query" and model.config.n_kv_heads < model.config.n_heads:
+        raise ValueError(f"{part=} must be 'query': heads share keys and values here")
+    stream: list[Tensor] = []
 
-    def keep(block: nn.Module, args: tuple) -> None:
-        read[:] = args[:1]
+    def read(block: nn.Module, inputs: tuple) -> None:
+        stream[:] = inputs[:1]
 
-    def again(linear: nn.Linear, args: tuple[Tensor], out: Tensor) -> Tensor:
-        other = change(read[0])
-        other = block.attention_norm(other) if block.pre_norm else other
+    def rewire(linear: nn.Linear, inputs: tuple[Tensor], out: Tensor) -> Tensor:
+        x = change(stream[0])
+        x = block.attention_norm(x) if block.pre_norm else x
         out = out.clone()
-        out[..., at] = nn.functional.linear(other, linear.weight, linear.bias)[..., at]
+        out[..., at] = nn.functional.linear(x, linear.weight, linear.bias)[..., at]
         return out
 
-    with block.register_forward_pre_hook(keep), linear.register_forward_hook(again):
+    with block.register_forward_pre_hook(read), linear.register_forward_hook(rewire):
         yield
 
 
-def _check_heads(model: GPT, *heads: tuple[int, int]) -> None:
-    n_layers, n_heads = model.config.n_layers, model.config.n_heads
-    for layer, head in heads:
-        require("layer", layer, range(n_layers).__contains__, f"below {n_layers}")
-        require("head", head, range(n_heads).__contains__, f"below {n_heads}")
+def _components(model: GPT, layer: int, head: int) -> slice:
+    """Where the components of a head lie among those of all; ValueError if there is none."""
+    n_layers, n_heads, k = (
+        len(model.blocks),
+        model.config.n_heads,
+        model.config.head_dim,
+    )
+    if layer not in range(n_layers):
+        raise ValueError(f"{layer=} must be below {n_layers}, and 0 or more")
+    if head not in range(n_heads):
+        raise ValueError(f"{head=} must be below {n_heads}, and 0 or more")
+    return slice(head * k, (head + 1) * k)
 
 
 # ------------------------------------------------------------------------------------- probes
@@ -328,8 +334,8 @@ class Probe:
 
     def accuracy(self, x: Float[Tensor, "b d"], labels: Int[Tensor, "b"]) -> float:
         """How often the largest of the outputs is the label's."""
-        found = (x @ self.weight + self.offset).argmax(-1)
-        return (found == labels.to(x.device)).float().mean().item()
+        predicted = (x @ self.weight + self.offset).argmax(-1)
+        return (predicted == labels.to(x.device)).float().mean().item()
 
 
 def fit_probe(
@@ -343,7 +349,8 @@ def fit_probe(
     Raises:
         ValueError: fewer than two vectors, which have no spread.
     """
-    require("vectors", len(x), lambda n: n >= 2, "2 or more")
+    if len(x) < 2:
+        raise ValueError(f"vectors={len(x)} must be 2 or more")
     mean, std = x.mean(0), x.std(0) + 1e-6
     scaled, targets = (x - mean) / std, nn.functional.one_hot(labels).to(x)
     centre, gram = targets.mean(0), scaled.T @ scaled
@@ -356,7 +363,7 @@ def fit_probe(
 
 
 class RepeatedChains:
-    """Sequences of a Markov chain that repeat themselves with a period that nobody tells.
+    """Sequences of a Markov chain that repeat themselves with a hidden period.
 
     The first R tokens come from a chain that is the same in all sequences; from then on each
     token is the one R places before, and R is uniform over `periods`. Six strategies, each a
@@ -387,9 +394,8 @@ class RepeatedChains:
         length: int = 48,
         seed: int = 0,
     ) -> None:
-        require(
-            "periods", periods, lambda r: 2 <= r[0] <= r[-1] < length, "in the length"
-        )
+        if not (periods and 2 <= periods[0] <= periods[-1] < length):
+            raise ValueError(f"{periods=} must be within 2 and {length - 1}")
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(vocab_size, vocab_size, generator=generator).double()
         rank = torch.arange(1.0, vocab_size + 1).double()
@@ -422,8 +428,8 @@ class RepeatedChains:
         Args:
             ids: as `sample` gives them, on the CPU.
         """
-        known = self.STRATEGIES
-        require("strategy", strategy, known.__contains__, f"one of {', '.join(known)}")
+        if strategy not in self.STRATEGIES:
+            raise ValueError(f"{strategy=} must be one of {', '.join(self.STRATEGIES)}")
         by_chain = self.chain[ids]
         if strategy == "uniform":
             return torch.full_like(by_chain, 1 / by_chain.shape[-1])
@@ -436,12 +442,12 @@ class RepeatedChains:
             return by_bigram
         is_kind = (ids[..., None] == torch.arange(by_chain.shape[-1])).double()
         if strategy == "seen":
-            shares = by_bigram * (is_kind.cumsum(1) > 0)
+            weights = by_bigram * (is_kind.cumsum(1) > 0)
         else:
             before = nn.functional.pad(ids, (1, -1), value=-1)  # what stands before t
-            shares = (ids[:, :, None] == before[:, None]).tril().double() @ is_kind
+            weights = (ids[:, :, None] == before[:, None]).tril().double() @ is_kind
         is_late = torch.arange(ids.shape[1])[:, None] >= self.periods[-1]
-        return torch.where(is_late, shares / shares.sum(-1, keepdim=True), by_bigram)
+        return torch.where(is_late, weights / weights.sum(-1, keepdim=True), by_bigram)
 
     def _bigram(self, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b s v"]:
         """P(next | last): the chain's, or that of going from a period's end to its start."""
@@ -459,18 +465,16 @@ class RepeatedChains:
         """The truth: each period's prediction, weighted by how well it tells the past."""
         by_chain, size = self.chain[ids], self.chain.shape[0]
         likelihood = torch.ones(len(ids), len(self.periods), dtype=torch.float64)
-        found, one_hot = [], torch.eye(size, dtype=torch.float64)
+        mixed, one_hot = [], torch.eye(size, dtype=torch.float64)
         for s in range(ids.shape[1]):
             parts = [
                 one_hot[ids[:, s + 1 - r]] if s + 1 >= r else by_chain[:, s]
                 for r in self.periods
             ]
-            each = torch.stack(parts, 1)  # (b, periods, v)
-            weight = likelihood / likelihood.sum(1, keepdim=True)
-            found.append((weight[..., None] * each).sum(1))
+            p = torch.stack(parts, 1)  # (b, periods, v)
+            posterior = likelihood / likelihood.sum(1, keepdim=True)
+            mixed.append((posterior[..., None] * p).sum(1))
             if s + 1 < ids.shape[1]:
-                seen = each.gather(
-                    2, ids[:, s + 1, None, None].expand(-1, each.shape[1], 1)
-                )
-                likelihood = weight * seen[..., 0]
-        return torch.stack(found, 1)
+                next_id = ids[:, s + 1, None, None].expand(-1, len(parts), 1)
+                likelihood = posterior * p.gather(2, next_id)[..., 0]
+        return torch.stack(mixed, 1)

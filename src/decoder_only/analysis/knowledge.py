@@ -17,10 +17,10 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder_only.base.checks import require
 from decoder_only.model.gpt import GPT
 
 __all__ = [
@@ -43,6 +43,13 @@ __all__ = [
 
 ORDERS = {"forwards": (0, 1, 2), "turned": (1, 0, 2), "backwards": (2, 1, 0)}
 """The templates: in which order they tell the person (0), the attribute (1) and the value (2)."""
+
+
+def _check_sizes(n_people: int, n_attributes: int, n_values: int) -> None:
+    if min(n_people, n_attributes) < 1:
+        raise ValueError(f"{n_people=} and {n_attributes=} must be 1 or more")
+    if n_values < 2:
+        raise ValueError(f"{n_values=} must be 2 or more, or nothing is random")
 
 
 class FactWorld:
@@ -78,11 +85,9 @@ class FactWorld:
         exponent: float = 1.0,
         seed: int = 0,
     ) -> None:
-        sizes = {"n_people": n_people, "n_attributes": n_attributes}
-        for name, size in sizes.items():
-            require(name, size, lambda n: n >= 1, "1 or more")
-        require("n_values", n_values, lambda n: n >= 2, "2 or more, or nothing is said")
-        require("exponent", exponent, lambda x: x >= 0, "0 or above")
+        _check_sizes(n_people, n_attributes, n_values)
+        if not exponent >= 0:
+            raise ValueError(f"{exponent=} must be 0 or above")
         shape = n_people, n_attributes
         generator = torch.Generator().manual_seed(seed)
         self.answers = torch.randint(n_values, shape, generator=generator)
@@ -111,7 +116,7 @@ class FactWorld:
         return torch.multinomial(chances, n, replacement=True, generator=generator)
 
     def counts(self, facts: Int[Tensor, "_"]) -> Int[Tensor, "_ _"]:
-        """How often each fact is among these."""
+        """How often each fact occurs, in the shape of `answers`."""
         counts = torch.bincount(facts, minlength=self.answers.numel())
         return counts.view(self.answers.shape)
 
@@ -119,14 +124,15 @@ class FactWorld:
         self, facts: Int[Tensor, "_"], order: str = "forwards"
     ) -> Int[Tensor, "_ s"]:
         """Sentences that tell these facts, in the order of a template."""
-        require("order", order, ORDERS.__contains__, f"one of {', '.join(ORDERS)}")
+        if order not in ORDERS:
+            raise ValueError(f"{order=} must be one of {', '.join(ORDERS)}")
+        people, attributes, values = self._starts
         n_attributes = self.answers.shape[1]
-        told = (
-            facts // n_attributes,
-            facts % n_attributes,
-            self.answers.flatten()[facts],
+        words = (
+            people + facts // n_attributes,
+            attributes + facts % n_attributes,
+            values + self.answers.flatten()[facts],
         )
-        words = [start + part for start, part in zip(self._starts, told, strict=True)]
         template = torch.full_like(facts, [*ORDERS].index(order))
         return torch.stack([template, *(words[i] for i in ORDERS[order])], dim=1)
 
@@ -159,7 +165,8 @@ class FactWorld:
             Shape (people, attributes, values + 1), in float64, on the CPU; the last column says
             that it does not know. What is missing to a sum of one is no sentence.
         """
-        require("temperature", temperature, lambda t: t > 0, "above 0")
+        if not temperature > 0:
+            raise ValueError(f"{temperature=} must be above 0")
         prompts = self.sentences(torch.arange(self.answers.numel()))[:, :-1]
         logits = model(_beside(model, prompts)).cpu()
         q = (logits.double() / temperature).softmax(-1)
@@ -182,17 +189,15 @@ class FactWorld:
             The truth p, which of the outcomes are true, and g; p and g sum to one.
         """
         shape = (*self.answers.shape, self.n_values + 1)
-        require("g.shape", tuple(g.shape), shape.__eq__, f"{shape}, as `says` gives it")
+        if g.shape != shape:
+            raise ValueError(f"g.shape={tuple(g.shape)} must be {shape}, as of `says`")
         true = torch.zeros(shape, dtype=torch.bool)
         true.scatter_(2, self.answers[..., None], True)
         p = torch.zeros(shape, dtype=torch.float64)
         p[true] = self.chances.flatten()
         rest = (1 - g.sum()).clamp_min(0)[None]
-        return (
-            torch.cat([p.flatten(), torch.zeros(1).double()]),
-            torch.cat([true.flatten(), torch.tensor([False])]),
-            torch.cat([g.flatten(), rest]),
-        )
+        p, true = F.pad(p.flatten(), (0, 1)), F.pad(true.flatten(), (0, 1))
+        return p, true, torch.cat([g.flatten(), rest])
 
 
 class Biographies:
@@ -215,9 +220,7 @@ class Biographies:
     def __init__(
         self, n_people: int, n_attributes: int = 4, n_values: int = 64, *, seed: int = 0
     ) -> None:
-        for name, size in {"n_people": n_people, "n_attributes": n_attributes}.items():
-            require(name, size, lambda n: n >= 1, "1 or more")
-        require("n_values", n_values, lambda n: n >= 2, "2 or more, or nothing is said")
+        _check_sizes(n_people, n_attributes, n_values)
         self.n_values, self.n_names = n_values, math.isqrt(n_people - 1) + 1
         generator = torch.Generator().manual_seed(seed)
         pairs = torch.randperm(self.n_names**2, generator=generator)[:n_people]
@@ -244,13 +247,12 @@ class Biographies:
         In expectation over worlds this is at most the information that the weights hold about the
         facts. A model that is sure of what is false knows less than nothing.
         """
-        log_q = torch.cat(
-            [
-                model(rows[:, :-1]).log_softmax(-1).gather(2, rows[:, 1:, None])[:, 1:]
-                for rows in _beside(model, self.ids).split(4096)
-            ]
-        )
-        return self.fact_bits + log_q.cpu().double().sum().item() / math.log(2)
+        log_q = []
+        for rows in _beside(model, self.ids).split(4096):
+            of_all_tokens = model(rows[:, :-1]).log_softmax(-1)
+            log_q.append(of_all_tokens.gather(2, rows[:, 1:, None])[:, 1:])
+        nats = torch.cat(log_q).cpu().double().sum().item()
+        return self.fact_bits + nats / math.log(2)
 
 
 def _beside(model: GPT, ids: Tensor) -> Tensor:
@@ -266,21 +268,22 @@ def missing_mass(chances: Float[Tensor, "*_"], counts: Int[Tensor, "*_"]) -> flo
 
 
 def good_turing(counts: Int[Tensor, "*_"]) -> float:
-    """The estimate of the missing mass from counts alone: facts told once, a share of all told.
+    """The estimate of the missing mass from counts alone: the fraction of facts told once.
 
     Source: Good (1953).
     """
-    require("the number of sentences", int(counts.sum()), lambda n: n > 0, "1 or more")
-    return int((counts == 1).sum()) / int(counts.sum())
+    n_sentences = int(counts.sum())
+    if n_sentences < 1:
+        raise ValueError(f"the number of sentences={n_sentences} must be 1 or more")
+    return int((counts == 1).sum()) / n_sentences
 
 
 # -------------------------------------------------------------------------------- calibration
 
 
 def _bins(g: Float[Tensor, "_"], ratio: float) -> Int[Tensor, "_"]:
-    require(
-        "ratio", ratio, lambda r: r > 1, "above 1, from one edge of a bin to the next"
-    )
+    if not ratio > 1:
+        raise ValueError(f"{ratio=} must be above 1")
     steps = (g.clamp_min(1e-300).log() / math.log(ratio)).floor().long()
     return steps.unique(return_inverse=True)[1]
 
@@ -288,10 +291,10 @@ def _bins(g: Float[Tensor, "_"], ratio: float) -> Int[Tensor, "_"]:
 def reliability(
     g: Float[Tensor, "_"], p: Float[Tensor, "_"], *, ratio: float = 2.0
 ) -> tuple[Float[Tensor, "_"], Float[Tensor, "_"], Int[Tensor, "_"]]:
-    """What a model says in all, and what is true, of the things that it finds equally likely.
+    """The mass that a model gives, and the true mass, of things that it finds equally likely.
 
     Args:
-        g: what the model says of each thing, not negative.
+        g: the model's probability of each thing, not negative.
         p: the true probability of each.
         ratio: from one edge of a bin of g to the next.
 
@@ -307,9 +310,9 @@ def reliability(
 def coarsened(
     p: Float[Tensor, "_"], g: Float[Tensor, "_"], *, ratio: float = 1.25
 ) -> Float[Tensor, "_"]:
-    """The truth as somebody sees it who knows of each thing only how likely the model finds it.
+    """The truth, averaged over things that the model finds equally likely.
 
-    The mass of p in each bin of `reliability`, spread evenly over what is in it.
+    The mass of p in each bin of `reliability` is spread evenly over the things in it.
     """
     _, mass, sizes = reliability(g, p, ratio=ratio)
     return (mass / sizes)[_bins(g, ratio)]
@@ -362,11 +365,11 @@ def made_up(
     *,
     ratio: float = 1.25,
 ) -> MadeUp:
-    """Everything about what a model makes up, from what it says and what it was told.
+    """Everything about what a model makes up, from its distribution and its training text.
 
     Args:
         g: from `FactWorld.says`.
-        counts: how often it was told each fact.
+        counts: how often the training text told each fact.
         ratio: of the bins in which miscalibration is measured.
 
     Source: Kalai and Vempala (2024), whose bound holds with high probability over worlds; with all
@@ -376,12 +379,11 @@ def made_up(
     seen = torch.zeros_like(is_true)
     seen[is_true] = counts.flatten() > 0
     coarse = coarsened(p, g_all, ratio=ratio)
-    said = g_all[~is_true].sum().item()
-    refused = g[..., -1].sum().item()
+    unknown = g[..., -1].sum().item()
     return MadeUp(
-        false=said - refused,
+        false=g_all[~is_true].sum().item() - unknown,
         nonsense=g_all[-1].item(),
-        unknown=refused,
+        unknown=unknown,
         missing=missing_mass(world.chances, counts),
         single=good_turing(counts),
         unseen=coarse[~seen].sum().item(),
@@ -420,16 +422,17 @@ def is_it_valid(
     """Judge statements by a model's own probabilities, and bound its errors by the judge's.
 
     Args:
-        g: what the model says of every statement; sums to 1.
-        p: the truth, which says nothing invalid.
-        valid: which statements are.
+        g: the model's probability of every statement; sums to 1.
+        p: the true probability of each, 0 for invalid ones.
+        valid: which statements are valid.
 
     Source: Kalai, Nachum, Vempala and Zhang (2025), corollary 1.
     """
-    n_invalid = int((~valid).sum())
-    require("the number of invalid statements", n_invalid, lambda n: n > 0, "1 or more")
-    wanted = "0: what is true is valid"
-    require("p of invalid statements", p[~valid].sum().item(), lambda x: x == 0, wanted)
+    n_invalid, p_invalid = int((~valid).sum()), p[~valid].sum().item()
+    if n_invalid < 1:
+        raise ValueError(f"the number of invalid statements={n_invalid} must not be 0")
+    if p_invalid != 0:
+        raise ValueError(f"{p_invalid=} must be 0: what is true is valid")
     called = g > 1 / n_invalid
     missed, passed = p[~called].sum(), (called & ~valid).sum() / n_invalid
     return Validity(
@@ -453,7 +456,8 @@ def quantized(model: GPT, n_bits: int) -> GPT:
     Args:
         n_bits: n, from 2 to 16.
     """
-    require("n_bits", n_bits, range(2, 17).__contains__, "from 2 to 16")
+    if n_bits not in range(2, 17):
+        raise ValueError(f"{n_bits=} must be from 2 to 16")
     rounded, most = copy.deepcopy(model), 2 ** (n_bits - 1) - 1
     for parameter in rounded.parameters():
         if parameter.ndim == 2:

@@ -17,16 +17,7 @@ import numpy as np
 from numpy import ndarray
 from scipy.optimize import least_squares
 
-from decoder_only.base.checks import require
-
-__all__ = [
-    "PUBLISHED",
-    "JointLaw",
-    "KaplanLaw",
-    "bootstrap",
-    "fit",
-    "interval",
-]
+__all__ = ["PUBLISHED", "JointLaw", "KaplanLaw", "bootstrap", "fit", "interval"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +54,8 @@ class JointLaw:
 
         Source: Hoffmann et al. (2022), equation 4.
         """
-        require("flops", flops, lambda c: c > 0, "above 0")
+        if not flops > 0:
+            raise ValueError(f"{flops=} must be above 0")
         alpha, beta = self.parameter_exponent, self.token_exponent
         ratio = alpha * self.parameter_factor / (beta * self.token_factor)
         parameters = (ratio * (flops / 6) ** beta) ** (1 / (alpha + beta))
@@ -103,7 +95,8 @@ class KaplanLaw:
 
         Source: Kaplan et al. (2020), table 6.
         """
-        require("flops", flops, lambda c: c > 0, "above 0")
+        if not flops > 0:
+            raise ValueError(f"{flops=} must be above 0")
         parameters = 1.3e9 * (flops / (1e15 * 86_400)) ** 0.73
         return parameters, flops / (6 * parameters)
 
@@ -130,14 +123,13 @@ def fit(
     """The joint law that fits measured runs best.
 
     Best is the smallest sum of Huber's losses of log L_fitted - log L_measured. Beyond delta they
-    grow linearly and no longer quadratically, so that a run that went astray pulls with bounded
-    force. The sum has many valleys: each of many starts is followed down, and the lowest end
-    wins.
+    grow linearly and no longer quadratically, so that one outlier pulls with bounded force. The
+    sum has many local minima: the search descends from many starts, and the lowest end wins.
 
     Args:
         parameters, tokens, losses: N, M and loss of each run, in nats per token.
         floor: E where it is known; None fits it too.
-        delta: where a residual begins to count as an outlier's.
+        delta: from which size on a residual is an outlier's.
         starts: each of log A, log B, log E, alpha and beta; by default a grid of 36.
 
     Raises:
@@ -146,54 +138,60 @@ def fit(
 
     Source: Hoffmann et al. (2022), section 3.3.
     """
+    if not (floor is None or floor > 0):
+        raise ValueError(f"{floor=} must be above 0, or None")
+    n_constants = 5 if floor is None else 4
+    log_n, log_m, log_loss = _log_runs(parameters, tokens, losses, n_constants)
+
+    def constants(x: ndarray) -> ndarray:  # a known floor is not searched for
+        return x if floor is None else np.insert(x, 2, math.log(floor))
+
+    def residuals(x: ndarray) -> ndarray:
+        return np.logaddexp.reduce(_log_terms(constants(x), log_n, log_m)) - log_loss
+
+    def jacobian(x: ndarray) -> ndarray:
+        columns = _derivatives(constants(x), log_n, log_m)
+        return columns if floor is None else np.delete(columns, 2, axis=1)
+
+    starts = _starts(log_loss) if starts is None else starts
+    if floor is not None:  # starts that differ in E alone are one
+        starts = dict.fromkeys((a, b, *exponents) for a, b, _, *exponents in starts)
+    huber = {"loss": "huber", "f_scale": delta, "max_nfev": 400}
+    ends = [least_squares(residuals, x, jacobian, **huber) for x in starts]
+    log_a, log_b, log_e, alpha, beta = constants(min(ends, key=lambda end: end.cost).x)
+    e = math.exp(log_e) if floor is None else float(floor)
+    return JointLaw(e, math.exp(log_a), float(alpha), math.exp(log_b), float(beta))
+
+
+def _log_runs(
+    parameters: ndarray, tokens: ndarray, losses: ndarray, n_constants: int
+) -> list[ndarray]:
+    """The logarithms of all runs' numbers; ValueError if no law can be fitted to them."""
     runs = [np.asarray(values, dtype=float) for values in (parameters, tokens, losses)]
-    n_free = 5 if floor is None else 4
-    if len({len(values) for values in runs}) > 1 or len(runs[0]) < n_free:
+    sizes = [len(values) for values in runs]
+    if len(set(sizes)) > 1 or sizes[0] < n_constants:
         raise ValueError(
-            f"{n_free} constants need as many runs at least, each with parameters, tokens and "
-            f"loss; got {[len(values) for values in runs]}"
+            f"{n_constants} constants need as many runs at least, each with parameters, tokens "
+            f"and loss; got {sizes}"
         )
     if any(not ((values > 0) & np.isfinite(values)).all() for values in runs):
         raise ValueError("parameters, tokens and losses must all be finite and above 0")
-    require("floor", floor, lambda e: e is None or e > 0, "above 0, or None")
-    log_n, log_m, log_loss = (np.log(values) for values in runs)
-    log_floor = None if floor is None else math.log(floor)
+    return [np.log(values) for values in runs]
 
-    def terms(x: ndarray) -> ndarray:
-        """The logarithms of the law's three terms, one column for each run."""
-        e = x[2] if log_floor is None else log_floor
-        by_size, by_data = x[0] - x[-2] * log_n, x[1] - x[-1] * log_m
-        return np.stack([by_size, by_data, np.full_like(log_n, e)])
 
-    def residuals(x: ndarray) -> ndarray:
-        return np.logaddexp.reduce(terms(x)) - log_loss
+def _log_terms(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
+    """The logarithms of A / N^alpha, B / M^beta and E, a column for each run."""
+    log_a, log_b, log_e, alpha, beta = constants
+    by_size, by_data = log_a - alpha * log_n, log_b - beta * log_m
+    return np.stack([by_size, by_data, np.full_like(log_n, log_e)])
 
-    def slopes(x: ndarray) -> ndarray:
-        each = terms(x)
-        shares = np.exp(each - np.logaddexp.reduce(each))
-        columns = [shares[0], shares[1], -shares[0] * log_n, -shares[1] * log_m]
-        if log_floor is None:
-            columns.insert(2, shares[2])
-        return np.stack(columns, axis=1)
 
-    starts = _starts(log_loss) if starts is None else starts
-    if log_floor is not None:  # those that differ in E alone are one
-        starts = dict.fromkeys((a, b, *exponents) for a, b, _, *exponents in starts)
-    best = None
-    for x in starts:
-        found = least_squares(
-            residuals, x, slopes, loss="huber", f_scale=delta, max_nfev=400
-        )
-        if best is None or found.cost < best.cost:
-            best = found
-    log_a, log_b, *rest, alpha, beta = best.x
-    return JointLaw(
-        floor=math.exp(rest[0]) if log_floor is None else float(floor),
-        parameter_factor=math.exp(log_a),
-        parameter_exponent=float(alpha),
-        token_factor=math.exp(log_b),
-        token_exponent=float(beta),
-    )
+def _derivatives(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
+    """Of each run's log loss by log A, log B, log E, alpha and beta."""
+    terms = _log_terms(constants, log_n, log_m)
+    by_size, by_data, by_floor = np.exp(terms - np.logaddexp.reduce(terms))
+    columns = [by_size, by_data, by_floor, -by_size * log_n, -by_data * log_m]
+    return np.stack(columns, axis=1)
 
 
 def _starts(log_loss: ndarray) -> list[tuple[float, ...]]:
@@ -212,12 +210,12 @@ def bootstrap(
     n_samples: int = 200,
     seed: int = 0,
 ) -> list[JointLaw]:
-    """Laws fitted to the runs drawn anew, with replacement: how much the fit owes to which runs.
+    """Laws fitted to runs drawn with replacement from those measured: how far the fit varies.
 
     Args:
         parameters, tokens, losses, floor, delta: see `fit`.
-        starts: of the fit to all runs, near which those of the samples begin; see `fit`.
-        n_samples: how many.
+        starts: of the fit to all runs, see `fit`; the searches for samples start near its result.
+        n_samples: how many laws.
         seed: of the draws.
 
     Source: Efron (1979).
@@ -225,8 +223,8 @@ def bootstrap(
     runs = [np.asarray(values, dtype=float) for values in (parameters, tokens, losses)]
     whole = fit(*runs, floor=floor, delta=delta, starts=starts)
     e, a, alpha, b, beta = astuple(whole)
-    # From the fit to all runs it is not far to that of a sample; but a floor that was found near
-    # zero has no slope to follow, so each search begins at a high one too.
+    # The fit to a sample is near the fit to all runs. But at a fitted floor near zero the gradient
+    # vanishes, so that each search starts at a high floor too.
     floors = (max(e, 1e-6), 0.6 * runs[2].min())
     near = [(math.log(a), math.log(b), math.log(low), alpha, beta) for low in floors]
     draws = np.random.default_rng(seed)
@@ -241,7 +239,7 @@ def bootstrap(
 def interval(
     values: Sequence[int | float], *, share: float = 0.9
 ) -> tuple[float, float]:
-    """The middle share of some values: its lower and upper end."""
+    """The ends of the central interval that holds a fraction `share` of the values."""
     tail = (1 - share) / 2
     low, high = np.quantile(np.asarray(values, dtype=float), [tail, 1 - tail])
     return float(low), float(high)

@@ -8,20 +8,15 @@ chapter 13 computes. Nothing is built and nothing trained. Chapter 10.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from decoder_only.analysis.laws import JointLaw, KaplanLaw
-from decoder_only.base.checks import require
 from decoder_only.base.hardware import Device
+from decoder_only.model import counting
 from decoder_only.model.config import GPTConfig
-from decoder_only.model.counting import (
-    count_parameters,
-    flops_per_token,
-    tensor_parallel_bytes,
-    training_bytes,
-)
 from decoder_only.model.presets import MODERN
 
 __all__ = ["Plan", "plan_training", "shape_for"]
@@ -50,7 +45,10 @@ def shape_for(
     Raises:
         ValueError: for fewer parameters than the smallest such model has, or for 1e15 or more.
     """
-    require("parameters", n_parameters, lambda n: n < 1e15, "below 1e15")
+    if not n_parameters < 1e15:
+        raise ValueError(
+            f"parameters={n_parameters} cannot work: it must be below 1e15"
+        )
 
     def config(d_model: int, n_layers: int) -> GPTConfig:
         return GPTConfig(
@@ -63,7 +61,7 @@ def shape_for(
         )
 
     def ugliness(shape: GPTConfig) -> float:
-        miss = sum(count_parameters(shape).values()) / n_parameters
+        miss = sum(counting.count_parameters(shape).values()) / n_parameters
         stretch = shape.d_model / shape.n_layers / 64
         return abs(math.log(stretch)) + 4 * abs(math.log(miss))
 
@@ -75,7 +73,7 @@ def shape_for(
         if n_layers < 2**16:  # which `GPTConfig` asks for
             shapes.append(config(d_model, n_layers))
     if not shapes:
-        smallest = sum(count_parameters(config(step, 1)).values())
+        smallest = sum(counting.count_parameters(config(step, 1)).values())
         raise ValueError(
             f"no model with {vocab_size} tokens has {n_parameters:.3g} parameters; the smallest "
             f"has {smallest:,}; ask for more, or take a smaller vocabulary"
@@ -93,11 +91,11 @@ class Plan:
         device, n_devices: where.
         tensor_parallel: among how many devices matrices and positions are divided. Such groups
             divide the batch, and weights, gradients and optimizer's state.
-        utilization: the share of the peak that is reached while devices compute.
+        utilization: the fraction of the peak that is reached while devices compute.
         network: bytes per second that each device sends to another machine.
-        batch_size: sequences at a time in each group, which its memory holds.
+        batch_size: sequences at a time in each group, as many as fit its memory.
         memory: bytes on each device, by what takes them.
-        law: which predicts the loss.
+        law: the law that predicts the loss.
     """
 
     config: GPTConfig
@@ -114,12 +112,12 @@ class Plan:
     @property
     def n_parameters(self) -> int:
         """N, all of them."""
-        return sum(count_parameters(self.config).values())
+        return sum(counting.count_parameters(self.config).values())
 
     @property
     def flops(self) -> int | float:
-        """C, operations that it takes, counted as the field does: see `counting.flops_per_token`."""
-        return self.tokens * flops_per_token(self.config)
+        """C, the operations of training, see `counting.flops_per_token`."""
+        return self.tokens * counting.flops_per_token(self.config)
 
     @property
     def data_parallel(self) -> int:
@@ -128,64 +126,70 @@ class Plan:
 
     @property
     def sent(self) -> dict[str, float]:
-        """Bytes that each device sends for the sequences of one time.
+        """Bytes that each device sends for one micro-batch.
 
         Those of the "matrices" are counted by `counting.tensor_parallel_bytes`, in 16 bits.
         For the "state", weights are gathered forward and backward in 16 bits, and gradients added
         up in float32: 8 (P - 1) / P bytes for each parameter that a group's device holds.
         """
         sizes = self.batch_size, self.config.context_length, self.tensor_parallel
-        calls = tensor_parallel_bytes(self.config, *sizes, sequence=True)
-        others = (self.data_parallel - 1) / self.data_parallel
-        held = self.n_parameters / self.tensor_parallel
-        return {"matrices": sum(calls.values()) / 2, "state": 8 * others * held}
+        collectives = counting.tensor_parallel_bytes(self.config, *sizes, sequence=True)
+        n_parameters = self.n_parameters / self.tensor_parallel
+        matrices = sum(collectives.values()) / 2
+        state = 8 * (self.data_parallel - 1) / self.data_parallel * n_parameters
+        return {"matrices": matrices, "state": state}
 
     @property
     def speeds(self) -> dict[str, float]:
-        """Bytes per second over the slowest link of the rings that send so.
+        """Bytes per second over the slowest link of the rings that send "state" and "matrices".
 
-        Devices stand in machines of eight. A ring within one sends by the device's link.
+        Devices stand in machines of eight. A ring within one machine sends by the device's link.
         """
-        is_near = {"state": self.n_devices <= _MACHINE}
-        is_near["matrices"] = is_near["state"] or _MACHINE % self.tensor_parallel == 0
-        speeds = self.network, self.device.link
-        return {name: speeds[near] for name, near in is_near.items()}
+        one_machine = self.n_devices <= _MACHINE
+        whole_groups = one_machine or _MACHINE % self.tensor_parallel == 0
+        return {
+            "state": self.device.link if one_machine else self.network,
+            "matrices": self.device.link if whole_groups else self.network,
+        }
 
     @property
     def paces(self) -> dict[str, float]:
-        """Seconds that the sequences of one time take: "computing", and to send what is `sent`."""
+        """Seconds that one micro-batch takes: "computing", and sending each of `sent`."""
         tokens = self.batch_size * self.config.context_length
         speed = self.tensor_parallel * self.device.flops * self.utilization
         sending = {name: x / self.speeds[name] for name, x in self.sent.items()}
-        return {"computing": tokens * flops_per_token(self.config) / speed, **sending}
+        return {
+            "computing": tokens * counting.flops_per_token(self.config) / speed,
+            **sending,
+        }
 
     @property
     def computing(self) -> float:
-        """The share of the time in which devices compute.
+        """The fraction of the time in which devices compute.
 
-        What divided matrices send stands between parts that need each other, so that nothing
-        hides it. What a divided state sends goes on meanwhile, and costs what is left over.
-        Latency is not counted. Equations of chapter 13.
+        The collectives of divided matrices stand between products that depend on each other, so
+        that no computation overlaps them. Those of a divided state overlap, and cost only what
+        they take beyond computing. Latency is not counted. Equations of chapter 13.
         """
-        each = self.paces
-        longest = max(each["computing"], each["state"])
-        return each["computing"] / (each["matrices"] + longest)
+        paces = self.paces
+        longest = max(paces["computing"], paces["state"])
+        return paces["computing"] / (paces["matrices"] + longest)
 
     @property
     def seconds(self) -> float:
-        """How long, computing and waiting."""
+        """How long training takes, computing and waiting."""
         at_best = self.n_devices * self.device.flops * self.utilization
         return self.flops / at_best / self.computing
 
     @property
     def loss(self) -> float:
-        """What the law predicts, in nats per token of the text that it was fitted to."""
+        """The loss that the law predicts, in nats per token of the text that it was fitted to."""
         return self.law.loss(self.n_parameters, self.tokens)
 
     def memory_if(self, **way: object) -> int | float:
-        """Bytes on each device where training goes another way; see `counting.training_bytes`."""
-        shares = self.n_devices, self.tensor_parallel
-        return sum(_memory(self.config, self.batch_size, *shares, **way).values())
+        """Bytes on each device with other arguments of `counting.training_bytes`."""
+        layout = self.n_devices, self.tensor_parallel
+        return sum(_memory(self.config, self.batch_size, *layout, **way).values())
 
     @property
     def training(self) -> dict[str, object]:
@@ -196,9 +200,9 @@ class Plan:
         (2020), appendix D.6, from which it is time to depart once there are runs to look at.
         """
         rows = self.batch_size * self.data_parallel
-        each = rows * self.config.context_length
-        accumulation = max(1, int(min(2**19, self.tokens / 1000) // each))
-        steps = max(1, round(self.tokens / (each * accumulation)))
+        n_tokens = rows * self.config.context_length
+        accumulation = max(1, int(min(2**19, self.tokens / 1000) // n_tokens))
+        steps = max(1, round(self.tokens / (n_tokens * accumulation)))
         rate = max(1e-4, 0.003239 - 0.0001395 * math.log(self.n_parameters))
         return {
             "steps": steps,
@@ -244,96 +248,123 @@ def plan_training(
 
     Example: 32 devices in eight groups of four, `n_devices=32, tensor_parallel=4`.
     """
-    given = {"hours": hours, "flops": flops, "parameters": parameters, "tokens": tokens}
-    sizes = {"n_devices": n_devices, "tensor_parallel": tensor_parallel}
-    for name, value in {**given, **sizes, "network": network}.items():
-        require(name, value, lambda x: x is None or x > 0, "above 0")
-    whole = {"n_devices": n_devices, "vocab_size": vocab_size}
-    for name, value in {**whole, "context_length": context_length}.items():
-        wanted = f"a multiple of the {tensor_parallel} devices that divide the matrices"
-        require(name, value, lambda n: n % tensor_parallel == 0, wanted)
-    wanted = f"{_MACHINE} at most, or a multiple of that: machines are whole"
-    is_whole = n_devices <= _MACHINE or n_devices % _MACHINE == 0
-    require("n_devices", n_devices, lambda _: is_whole, wanted)
-    wanted = "above 0, and 1 at most"
-    require("utilization", utilization, lambda share: 0 < share <= 1, wanted)
-    n_given = sum(given[name] is not None for name in ("hours", "flops"))
-    both = parameters is not None and tokens is not None
-    if n_given == 2 or (n_given == 1 and both):
-        raise ValueError(
-            "hours, flops, and parameters with tokens each fix the budget; give one of the three"
-        )
-    if n_given == 0 and parameters is None and tokens is None:
-        raise ValueError("give hours, flops, parameters or tokens; one is enough")
-    fixed = {
-        "device": device,
-        "n_devices": n_devices,
-        "tensor_parallel": tensor_parallel,
-        "utilization": utilization,
-        "network": network,
-        "law": law,
+    budget = {
+        "hours": hours,
+        "flops": flops,
+        "parameters": parameters,
+        "tokens": tokens,
     }
+    layout = {"n_devices": n_devices, "tensor_parallel": tensor_parallel}
     sizes = {"vocab_size": vocab_size, "context_length": context_length}
-    wished = (parameters, tokens)
+    _check_above_zero(**budget, **layout, network=network)
+    _check_multiples(tensor_parallel, n_devices=n_devices, **sizes)
+    _check_one_budget({name for name, value in budget.items() if value is not None})
+    if n_devices > _MACHINE and n_devices % _MACHINE:
+        raise ValueError(
+            f"n_devices={n_devices} cannot work: it must be {_MACHINE} at most, or a multiple "
+            "of that: machines are whole"
+        )
+    if not 0 < utilization <= 1:
+        raise ValueError(
+            f"utilization={utilization} cannot work: it must be above 0, and 1 at most"
+        )
+    where = {"device": device, "utilization": utilization, "network": network}
+    fixed = {"law": law, **layout, **where}
+    plan_for = partial(
+        _plan, parameters=parameters, tokens=tokens, sizes=sizes, fixed=fixed
+    )
     if hours is None:
-        return _plan(flops, wished, sizes, fixed)
-    at_best, share = hours * 3600 * n_devices * device.flops * utilization, 1.0
-    for _ in range(9):  # how long devices wait hangs on the shape that is left
-        plan = _plan(at_best * share, wished, sizes, fixed)
-        if plan.computing == share:
-            break
-        share = plan.computing
+        return plan_for(flops)
+    plan = _plan_within(plan_for, hours * 3600 * n_devices * device.flops * utilization)
     if tokens is None:
         plan = replace(plan, tokens=plan.tokens * hours * 3600 / plan.seconds)
     return plan
 
 
+def _check_above_zero(**values: int | float | None) -> None:
+    for name, value in values.items():
+        if not (value is None or value > 0):
+            raise ValueError(f"{name}={value} cannot work: it must be above 0")
+
+
+def _check_multiples(n: int, **values: int) -> None:
+    for name, value in values.items():
+        if value % n:
+            raise ValueError(
+                f"{name}={value} cannot work: it must be a multiple of the {n} devices "
+                "that divide the matrices"
+            )
+
+
+def _check_one_budget(given: set[str]) -> None:
+    if not given:
+        raise ValueError("give hours, flops, parameters or tokens; one is enough")
+    if len(given & {"hours", "flops"}) + ({"parameters", "tokens"} <= given) > 1:
+        raise ValueError(
+            "hours, flops, and parameters with tokens each fix the budget; give one of the three"
+        )
+
+
+def _plan_within(plan_for: Callable[[float], Plan], flops: float) -> Plan:
+    """The plan for so many operations, less what is lost while devices wait for each other."""
+    computing = 1.0
+    for _ in range(9):  # how long they wait depends on the shape, which depends on that
+        plan = plan_for(flops * computing)
+        if plan.computing == computing:
+            break
+        computing = plan.computing
+    return plan
+
+
 def _plan(
     flops: int | float | None,
-    wished: tuple[int | float | None, int | float | None],
+    *,
+    parameters: int | float | None,
+    tokens: int | float | None,
     sizes: Mapping[str, int],
     fixed: Mapping[str, Any],
 ) -> Plan:
-    """The plan for so many operations, or for what is wished of parameters and tokens."""
-    (parameters, tokens), law = wished, fixed["law"]
+    """The plan for so many operations, or for given parameters, tokens or both."""
+    law, device = fixed["law"], fixed["device"]
+    layout = fixed["n_devices"], fixed["tensor_parallel"]
     if parameters is None and tokens is None:
         parameters, _ = law.best_split(flops)
-    elif flops is None and None in wished:
-        parameters, tokens = _complete(law, parameters, tokens)
+    elif flops is None and tokens is None:
+        tokens = _on_best_split(law, lambda n, m: n < parameters)[1]
+    elif flops is None and parameters is None:
+        parameters = _on_best_split(law, lambda n, m: m < tokens)[0]
     elif parameters is None:
         parameters = _affordable(flops / tokens, **sizes)
     config = shape_for(parameters, **sizes, divisor=fixed["tensor_parallel"])
     if tokens is None:
-        tokens = flops / flops_per_token(config)
-    shares = fixed["n_devices"], fixed["tensor_parallel"]
-    batch_size, memory = _fill(config, fixed["device"], *shares)
-    rows = {"batch_size": batch_size, "memory": memory}
-    return Plan(config=config, tokens=tokens, **rows, **fixed)
+        tokens = flops / counting.flops_per_token(config)
+    batch_size, memory = _fill(config, device, *layout)
+    return Plan(
+        config=config, tokens=tokens, batch_size=batch_size, memory=memory, **fixed
+    )
 
 
-def _complete(
-    law: JointLaw | KaplanLaw,
-    parameters: int | float | None,
-    tokens: int | float | None,
-) -> tuple[int | float, int | float]:
-    """The other of the two, as the law splits the budget that contains the one."""
+def _on_best_split(
+    law: JointLaw | KaplanLaw, is_too_small: Callable[[float, float], bool]
+) -> tuple[float, float]:
+    """Parameters and tokens of the smallest budget, split by the law, that is not too small."""
     low, high = 0.0, 40.0
     for _ in range(60):  # both grow with the budget; its logarithm's interval is halved
         middle = (low + high) / 2
-        n, m = law.best_split(10**middle)
-        too_small = n < parameters if tokens is None else m < tokens
-        low, high = (middle, high) if too_small else (low, middle)
-    n, m = law.best_split(10**high)
-    return (parameters, m) if tokens is None else (n, tokens)
+        if is_too_small(*law.best_split(10**middle)):
+            low = middle
+        else:
+            high = middle
+    return law.best_split(10**high)
 
 
 def _affordable(budget: int | float, **sizes: int) -> float:
     """How many parameters can be trained for so many operations a token."""
     flops_per_parameter = 6.0
-    for _ in range(4):  # what attention adds depends on the shape that is left
+    for _ in range(4):  # what attention adds depends on the shape
         config = shape_for(budget / flops_per_parameter, **sizes)
-        n_parameters = sum(count_parameters(config).values())
-        flops_per_parameter = flops_per_token(config) / n_parameters
+        n_parameters = sum(counting.count_parameters(config).values())
+        flops_per_parameter = counting.flops_per_token(config) / n_parameters
     return budget / flops_per_parameter
 
 
@@ -344,26 +375,29 @@ def _memory(
     tensor_parallel: int,
     **way: object,
 ) -> dict[str, int | float]:
-    """The state over all devices; activations and loss over those that divide the matrices."""
-    memory = training_bytes(config, batch_size, **way)
-    shared = ("weights", "gradients", "optimizer")
-    return {
-        name: x / (n_devices if name in shared else tensor_parallel)
-        for name, x in memory.items()
-    }
+    """Bytes on each device.
+
+    All devices divide the state, those of a group the activations and the loss.
+    """
+    memory = counting.training_bytes(config, batch_size, **way)
+    for name in ("weights", "gradients", "optimizer"):
+        memory[name] /= n_devices
+    for name in ("activations", "loss"):
+        memory[name] /= tensor_parallel
+    return memory
 
 
 def _fill(
     config: GPTConfig, device: Device, n_devices: int, tensor_parallel: int
 ) -> tuple[int, dict[str, int | float]]:
     """The largest power of two of sequences that the memory holds, a tenth of it left free."""
-    shares = n_devices, tensor_parallel
-    tried = [(2**n, _memory(config, 2**n, *shares)) for n in range(12)]
-    fitting = [each for each in tried if sum(each[1].values()) <= 0.9 * device.memory]
+    layout = n_devices, tensor_parallel
+    needed = {2**n: _memory(config, 2**n, *layout) for n in range(12)}
+    fitting = [n for n in needed if sum(needed[n].values()) <= 0.9 * device.memory]
     if not fitting:
         raise ValueError(
-            f"{sum(tried[0][1].values()) / 1e9:.0f} GB for a single sequence do not fit "
+            f"{sum(needed[1].values()) / 1e9:.0f} GB for a single sequence do not fit "
             f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
             "larger devices, fewer parameters or a shorter context"
         )
-    return fitting[-1]
+    return fitting[-1], needed[fitting[-1]]

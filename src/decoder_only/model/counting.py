@@ -11,7 +11,6 @@ Nothing here builds a model. The test-suite does, and compares. Chapter 10.
 import math
 from dataclasses import dataclass, replace
 
-from decoder_only.base.checks import require
 from decoder_only.base.hardware import Device
 from decoder_only.model.config import GPTConfig
 
@@ -97,7 +96,7 @@ def count_flops(
     Args:
         length: S, positions that are computed.
         past: positions whose keys and values lie in the cache.
-        causal: count the pairs that are seen; False counts all, as kernels that compute the whole
+        causal: count visible pairs only; False counts all, as kernels that compute the whole
             square do, and as PyTorch's counter does.
 
     Returns:
@@ -107,17 +106,16 @@ def count_flops(
     """
     d, k, f = config.d_model, config.head_width, config.mlp_width
     h, g = config.n_heads, config.kv_heads
-    n_layers = config.n_layers
     n_pairs = 0
     for window in _windows(config):
         # A window's ring keeps no more than the window, the key of a lone query included.
-        kept = past if causal or not window else min(past, window - (length == 1))
-        n_pairs += visible_pairs(length, past=kept, window=window, causal=causal)
+        cached = past if causal or not window else min(past, window - (length == 1))
+        n_pairs += visible_pairs(length, past=cached, window=window, causal=causal)
     n_matrices = 3 if config.activation == "swiglu" else 2
     return {
-        "projections": 2 * length * n_layers * d * k * (2 * h + 2 * g),
+        "projections": 2 * length * config.n_layers * d * k * (2 * h + 2 * g),
         "attention": 2 * n_pairs * 2 * h * k,
-        "mlp": 2 * length * n_layers * n_matrices * d * f,
+        "mlp": 2 * length * config.n_layers * n_matrices * d * f,
         "head": 2 * length * d * config.vocab_size,
     }
 
@@ -139,77 +137,83 @@ def activation_bytes(
     number_format: str = "float32",
     recompute: bool = False,
 ) -> dict[str, int]:
-    """What a forward pass keeps for the backward pass, by component.
+    """What a forward pass saves for the backward pass, by component.
 
-    Each product keeps its factors, each norm and each nonlinearity its input. In a 16-bit format
+    Each product saves its factors, each norm and each nonlinearity its input. In a 16-bit format
     the products' factors shrink, copies of the weights included; the residual stream and the
     log-probabilities stay in float32. Counted as PyTorch 2.13 executes this package without
-    compiling it. Other versions keep other things of an RMS norm (2.6: up to 15% more or less).
+    compiling it. Other versions save other things of an RMS norm (2.6: up to 15% more or less).
 
     Args:
         batch_size, length: B and S.
         number_format: "float32", "bfloat16" or "float16", of the matrix products.
-        recompute: keep the input of each block only, and compute the rest of it again in
-            backward; one block's share is then alive at a time, and counted, the largest's.
+        recompute: save the input of each block only, and compute the rest of it again in
+            backward. Then the activations of one block exist at a time, and those of the largest
+            are counted.
 
     Returns:
         "attention", "mlp" and "norms" of all blocks, "head" (with the loss), and "weights", the
-        copies in 16 bits. The inputs that recomputing keeps are among "norms".
+        copies in 16 bits. The inputs that recomputing saves are among "norms".
 
     Raises:
         ValueError: for another format, for post-norm, or with dropout, which are not counted.
 
     Source: Korthikanti et al. (2022), section 4, for the method.
     """
-    wanted = f"one of {', '.join(_BYTES)}"
-    require("number_format", number_format, _BYTES.__contains__, wanted)
-    require("dropout", config.dropout, lambda p: p == 0, "0: masks are not counted")
-    require("norm_position", config.norm_position, "pre".__eq__, "'pre'")
-    b, full = _BYTES[number_format], 4
+    if number_format not in _BYTES:
+        raise ValueError(f"{number_format=} must be one of {', '.join(_BYTES)}")
+    if config.dropout:
+        raise ValueError(f"dropout={config.dropout} must be 0: masks are not counted")
+    if config.norm_position != "pre":
+        raise ValueError(f"norm_position={config.norm_position!r} must be 'pre'")
+    b, n_positions = _BYTES[number_format], batch_size * length
+    d, v = config.d_model, config.vocab_size
+    n_saved = 1 if recompute else config.n_layers  # blocks that are saved whole
+    block = _block_bytes(config, b)
+    saved = {name: n_positions * n_saved * each for name, each in block.items()}
+    if config.positions == "rotary":  # cosines and sines, the same in all blocks
+        saved["attention"] += 2 * length * (config.head_width // 2) * 4
+    saved["attention"] += _mask_bytes(config, length, b, recompute)
+    if recompute:  # the inputs of the other blocks
+        saved["norms"] += n_positions * (config.n_layers - 1) * d * 4
+    # The head's input, the norm before it, log-probabilities and targets.
+    head = _norm_bytes(config) + d * b + v * 4 + 8
+    if config.soft_cap is not None:
+        head += v * b
+    saved["head"] = n_positions * head
+    copied = _block_matrices(config) // config.n_layers * n_saved + v * d
+    saved["weights"] = 0 if b == 4 else copied * b
+    return saved
+
+
+def _block_bytes(config: GPTConfig, b: int) -> dict[str, int]:
+    """What one block saves for each position, where products read numbers of b bytes."""
     d, k, f = config.d_model, config.head_width, config.mlp_width
     h, g = config.n_heads, config.kv_heads
-    # Per position: queries and attention's output, keys and values; the log of each row's sum.
-    attention = (2 * h + 2 * g) * k * b + h * full
+    # Queries and attention's output, keys and values; the log of each row's sum.
+    attention = (2 * h + 2 * g) * k * b + h * 4
     if config.qk_norm:
-        attention += (h + g) * (2 * k + 1) * full
-    # Turned or normalized heads lie apart, and what comes of several is merged into a new tensor.
+        attention += (h + g) * (2 * k + 1) * 4
+    # Rotated or normalized heads lie apart, and are copied to be joined.
     if h > 1 and (config.qk_norm or config.positions == "rotary"):
         attention += h * k * b
-    # What the maps up write, the gate's parts, and what the map down reads; ReLU keeps only that.
+    # The outputs of `up` and the gate, and the input of `down`; ReLU saves only the last.
     mlp = f * b * {"swiglu": 4, "relu": 1}.get(config.activation, 2)
-    norm = _norm_bytes(config)
-    # What a norm hands over is kept once, or once for each product that casts it to 16 bits.
-    n_readers = {"attention": 3, "mlp": 2 if config.activation == "swiglu" else 1}
-    reads = {name: d * b * (1 if b == full else n) for name, n in n_readers.items()}
-    block = {
-        "attention": attention + reads["attention"],
-        "mlp": mlp + reads["mlp"],
-        "norms": 2 * norm,
+    # A norm's output is saved once, or once for each product that casts it to 16 bits.
+    n_casts = (1, 1) if b == 4 else (3, 2 if config.activation == "swiglu" else 1)
+    return {
+        "attention": attention + n_casts[0] * d * b,
+        "mlp": mlp + n_casts[1] * d * b,
+        "norms": 2 * _norm_bytes(config),
     }
-    n_positions = batch_size * length
-    n_alive = 1 if recompute else config.n_layers
-    kept = {name: n_positions * n_alive * each for name, each in block.items()}
-    if config.positions == "rotary":  # cosines and sines, the same in all blocks
-        kept["attention"] += 2 * length * (k // 2) * full
-    # A window that matters needs a mask, turned into numbers to be added.
-    masks = [
-        length * length * b if window is not None and window < length else 0
-        for window in _windows(config)
-    ]
-    kept["attention"] += max(masks) if recompute else sum(masks)
-    if recompute:  # the inputs of the other blocks, and each mask before it was numbers
-        n_masks = len({w for w in _windows(config) if w is not None and w < length})
-        kept["attention"] += n_masks * length * length
-        kept["norms"] += n_positions * (config.n_layers - 1) * d * full
-    # The head's input, the norm before it, log-probabilities and targets.
-    head = norm + d * b + config.vocab_size * full + 8
-    if config.soft_cap is not None:
-        head += config.vocab_size * b
-    kept["head"] = n_positions * head
-    matrices = _block_matrices(config) // config.n_layers * n_alive
-    copied = matrices + config.vocab_size * d
-    kept["weights"] = 0 if b == full else copied * b
-    return kept
+
+
+def _mask_bytes(config: GPTConfig, length: int, b: int, recompute: bool) -> int:
+    """A window shorter than the text needs a mask, made of numbers that are added to scores."""
+    windows = [w for w in _windows(config) if w is not None and w < length]
+    masks = length * length * b * (min(len(windows), 1) if recompute else len(windows))
+    # The masks of all blocks before they are made numbers, one for each width.
+    return masks + (length * length * len(set(windows)) if recompute else 0)
 
 
 def flops_per_token(config: GPTConfig) -> int:
@@ -222,7 +226,6 @@ def flops_per_token(config: GPTConfig) -> int:
 
     Source: Kaplan et al. (2020), appendix B; Chowdhery et al. (2022), appendix B.
     """
-    k = config.head_width
     matrices = _block_matrices(config) + config.d_model * config.vocab_size
     width = config.n_heads * config.head_width
     return 6 * matrices + 12 * config.n_layers * width * config.context_length
@@ -252,7 +255,7 @@ def training_bytes(
     loss_slices: int = 1,
     compiled: bool = False,
 ) -> dict[str, int]:
-    """What training holds in memory at its fullest, around the beginning of the backward pass.
+    """The most bytes that training holds in memory, which it does when backward begins.
 
     Uncompiled, three float32 arrays of B S V numbers exist at once: the log-probabilities, their
     gradient, and the logits'. A loss in slices never holds those of the whole batch, but three of
@@ -264,46 +267,43 @@ def training_bytes(
         batch_size: B, sequences that are computed at a time, after accumulation.
         length: S; the context length by default.
         number_format, recompute: see `activation_bytes`.
-        optimizer: "adamw" keeps two numbers for a parameter, "muon" one for a matrix's.
+        optimizer: "adamw" has two numbers for each parameter, "muon" one for a matrix's.
         loss_slices: parts of the loss; see `lm_head.sliced_next_token_loss`.
         compiled: what fusing saves elsewhere, a tenth or so, is not counted.
 
     Returns:
-        "weights", "gradients", "optimizer", "activations", and "loss", what the way from
-        activations to their gradients adds.
+        "weights", "gradients", "optimizer", "activations", and "loss", what its backward pass
+        adds to them.
 
     Raises:
         ValueError: for another optimizer, and as `activation_bytes` does.
     """
-    wanted = "'adamw' or 'muon'"
-    require("optimizer", optimizer, ("adamw", "muon").__contains__, wanted)
+    if optimizer not in ("adamw", "muon"):
+        raise ValueError(f"{optimizer=} must be 'adamw' or 'muon'")
     length = length or config.context_length
     n_parameters = sum(count_parameters(config).values())
-    states = 2 * n_parameters
-    if optimizer == "muon":
-        states -= _block_matrices(config)
-    kept = activation_bytes(
+    n_without_second = _block_matrices(config) if optimizer == "muon" else 0
+    saved = activation_bytes(
         config, batch_size, length, number_format=number_format, recompute=recompute
     )
-    activations, stream = sum(kept.values()), 4 * batch_size * length * config.d_model
+    stream = 4 * batch_size * length * config.d_model
     logits, b = 4 * batch_size * length * config.vocab_size, _BYTES[number_format]
-    loss = 2 * logits
+    saved_logits, loss = logits, 2 * logits
     if loss_slices > 1:
-        held = (6 if b == 4 else 7) * logits // (2 * loss_slices)
-        loss = held + 4 * config.vocab_size * config.d_model + stream
-        activations -= logits
-    elif compiled:
-        # The head's copy in 16 bits has a gradient of its own.
+        n_halves = 6 if b == 4 else 7  # three arrays of a slice, or three and a half
+        gradients = 4 * config.vocab_size * config.d_model + stream
+        saved_logits, loss = 0, n_halves * logits // (2 * loss_slices) + gradients
+    elif compiled:  # the head's copy in 16 bits has a gradient of its own
+        saved_logits = logits * b // 4
         loss = b * config.vocab_size * config.d_model if b < 4 else 0
-        activations -= logits - logits * b // 4
     if recompute:  # no block is computed again while the loss is at its fullest
-        block = kept["attention"] + kept["mlp"] + kept["norms"]
+        block = saved["attention"] + saved["mlp"] + saved["norms"]
         loss = max(0, loss - (block - config.n_layers * stream))
     return {
         "weights": 4 * n_parameters,
         "gradients": 4 * n_parameters,
-        "optimizer": 4 * states,
-        "activations": activations,
+        "optimizer": 4 * (2 * n_parameters - n_without_second),
+        "activations": sum(saved.values()) - logits + saved_logits,
         "loss": loss,
     }
 
@@ -311,12 +311,12 @@ def training_bytes(
 def cache_bytes(
     config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
 ) -> int:
-    """Keys and values of the positions that are kept: 2 L G K S numbers a sequence.
+    """Keys and values of the positions in the cache: 2 L G K S numbers a sequence.
 
-    A block with a window keeps no more positions than that, see `cache.KeyValueCache`.
+    A block with a window stores no more positions than that, see `cache.KeyValueCache`.
     """
-    kept = sum(min(window or length, length) for window in _windows(config))
-    numbers = 2 * config.kv_heads * config.head_width * kept * batch_size
+    positions = sum(min(window or length, length) for window in _windows(config))
+    numbers = 2 * config.kv_heads * config.head_width * positions * batch_size
     return numbers * bytes_per_number
 
 
@@ -347,15 +347,15 @@ def training_work(
     *,
     number_format: str = "bfloat16",
 ) -> Work:
-    """One step of training: three forward passes' operations; every byte that is kept moves twice.
+    """One step of training: three forward passes' operations; each saved byte moves twice.
 
     Weights, gradients and AdamW's two means are read and written by the optimizer besides.
     """
     length = length or config.context_length
     flops = 3 * batch_size * sum(count_flops(config, length).values())
     n_parameters = sum(count_parameters(config).values())
-    kept = activation_bytes(config, batch_size, length, number_format=number_format)
-    return Work(flops, 2 * sum(kept.values()) + 2 * 4 * 4 * n_parameters)
+    saved = activation_bytes(config, batch_size, length, number_format=number_format)
+    return Work(flops, 2 * sum(saved.values()) + 2 * 4 * 4 * n_parameters)
 
 
 def prefill_work(
@@ -412,7 +412,7 @@ def widened(config: GPTConfig, d_model: int) -> GPTConfig:
         config,
         d_model=d_model,
         head_dim=None if config.head_dim is None else int(head_dim),
-        d_mlp=None if config.d_mlp is None else round(config.d_mlp * ratio),
+        d_mlp=None if config.d_mlp is None else round(config.mlp_width * ratio),
         base_width=config.base_width or config.d_model,
         attention_scale=scale / ratio,
     )
@@ -422,8 +422,8 @@ def state_bytes(n_parameters: int, n_devices: int, stage: int) -> dict[str, int]
     """Bytes of "weights", "gradients" and "optimizer" that a device holds after backward.
 
     In float32, with AdamW's two means. Padding is left out: up to P - 1 numbers of each piece that
-    is divided. In mixed precision stages 1 and 2 would move a float32 copy of their share instead,
-    of 4 N / P bytes.
+    is divided. In mixed precision, stages 1 and 2 would update a float32 copy of their shard
+    instead, of 4 N / P bytes.
 
     Args:
         n_parameters: N.
@@ -436,12 +436,14 @@ def state_bytes(n_parameters: int, n_devices: int, stage: int) -> dict[str, int]
 
     Source: Rajbhandari et al. (2020).
     """
-    require("stage", stage, range(4).__contains__, "0, 1, 2 or 3")
-    share = -(-n_parameters // n_devices)
-    weights, gradients, means = (
-        share if stage >= divided else n_parameters for divided in (3, 2, 1)
-    )
-    return {"weights": 4 * weights, "gradients": 4 * gradients, "optimizer": 8 * means}
+    if stage not in range(4):
+        raise ValueError(f"{stage=} must be 0, 1, 2 or 3")
+    shard = -(-n_parameters // n_devices)
+    return {
+        "weights": 4 * (shard if stage >= 3 else n_parameters),
+        "gradients": 4 * (shard if stage >= 2 else n_parameters),
+        "optimizer": 8 * (shard if stage >= 1 else n_parameters),
+    }
 
 
 def ring_bytes(
@@ -449,13 +451,13 @@ def ring_bytes(
 ) -> dict[str, int]:
     """What a device sends in `ring_attention`, in float32: forward and backward.
 
-    A piece of keys and values makes P - 1 steps forward, and P - 1 more backward; their gradients
-    make P, the last of which is the way home.
+    A piece of keys and values makes P - 1 steps forward, and P - 1 more backward. Their gradients
+    make P steps, the last of which brings them back to where they belong.
     """
     piece = 2 * 4 * batch_size * n_heads * length // n_devices * head_dim
-    home = n_devices if n_devices > 1 else 0
     forward = (n_devices - 1) * piece
-    return {"ring forward": forward, "ring backward": forward + home * piece}
+    gradients = n_devices * piece if n_devices > 1 else 0
+    return {"ring forward": forward, "ring backward": forward + gradients}
 
 
 def tensor_parallel_bytes(
@@ -486,7 +488,7 @@ def tensor_parallel_bytes(
 
     stream = around(n_positions * d)
     all_reduce = around(n_positions, 2 * n_positions)  # the loss
-    # Vectors that all hold, whose gradients are parts: of the norms, and of the biases.
+    # Replicated vectors, whose gradients are added up: of the norms, and of the biases.
     vectors = [config.head_width] * 2 * n_layers if config.qk_norm else []
     if not sequence:
         calls = 4 * n_layers + 2
@@ -511,10 +513,10 @@ def activation_bytes_each(
     *,
     sequence: bool = False,
 ) -> int:
-    """What a device keeps of all blocks between forward and backward, in float32.
+    """The activations of all blocks that each device saves for backward, in float32.
 
-    The matrices' division leaves the inputs of the norms, and what the norms hand over, whole on
-    every device; the sequence's divides them too.
+    Tensor parallelism leaves the inputs and the outputs of the norms whole on every device.
+    Sequence parallelism divides them too.
 
     Args:
         batch_size, length: B and S.
@@ -527,11 +529,14 @@ def activation_bytes_each(
 
     Source: Korthikanti et al. (2022), section 4.2, for the method.
     """
-    require("positions", config.positions, lambda p: p != "rotary", "not rotary")
-    require("windows", config.windows, lambda w: set(w) == {None}, "(None,)")
-    require("norm", config.norm, lambda norm: norm == "layer", "'layer'")
-    kept = activation_bytes(config, batch_size, length)
-    handed_over = 2 * config.n_layers * 4 * batch_size * length * config.d_model
-    undivided = 0 if sequence else kept["norms"] + handed_over
-    of_blocks = sum(kept[part] for part in ("attention", "mlp", "norms"))
+    if config.positions == "rotary":
+        raise ValueError("positions='rotary' must be another: all hold its angles")
+    if set(config.windows) != {None}:
+        raise ValueError(f"windows={config.windows} must be (None,)")
+    if config.norm != "layer":
+        raise ValueError(f"norm={config.norm!r} must be 'layer'")
+    saved = activation_bytes(config, batch_size, length)
+    outputs_of_norms = 2 * config.n_layers * 4 * batch_size * length * config.d_model
+    undivided = 0 if sequence else saved["norms"] + outputs_of_norms
+    of_blocks = saved["attention"] + saved["mlp"] + saved["norms"]
     return undivided + (of_blocks - undivided) // n_devices

@@ -149,8 +149,8 @@ def _draw_input(drawing: _Drawing) -> None:
     """The way from text to the start of the residual stream."""
     part, edge, x = "tokenization", _RIGHT - _PADDING, _LEFT + _PADDING
     drawing.arrow(part, (_STREAM, 0.14), (_STREAM, 0.42))
-    said = "“Once upon a time”"
-    drawing.label(part, _STREAM + 0.12, 0.26, said, family="DejaVu Serif")
+    serif = {"family": "DejaVu Serif"}
+    drawing.label(part, _STREAM + 0.12, 0.26, "“Once upon a time”", **serif)
     drawing.box(part, _LEFT, 0.42, _RIGHT, 0.90)
     drawing.label(part, x, 0.66, "Tokenization", weight="bold")
     right = edge
@@ -272,8 +272,8 @@ def _draw_margins(drawing: _Drawing) -> None:
     turned = {"rotation": 90, "ha": "center", "va": "center"}
     drawing.label("training", x, 4.75, "training: gradients", **turned, **backed)
 
-    x, said = 4.68, "scaling: deeper, wider, more text"
+    x, text = 4.68, "scaling: deeper, wider, more text"
     for y in _BLOCK:
         drawing.line("scaling", (x - 0.06, x + 0.06), (y, y))
     drawing.line("scaling", (x, x), _BLOCK)
-    drawing.label("scaling", x + 0.17, sum(_BLOCK) / 2, said, **turned)
+    drawing.label("scaling", x + 0.17, sum(_BLOCK) / 2, text, **turned)

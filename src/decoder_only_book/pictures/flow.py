@@ -2,7 +2,7 @@
 
     loss_steps(words, logits, came)     logits, their exponentials, probabilities, one surprise
     shapes(config, 8)                   the size of every array on the way from ids to logits
-    caches(7, window=4)                 a cache that grows, and a ring that turns
+    caches(7, window=4)                 a cache that grows, and a ring that is overwritten
 
 Used by chapters 7 and 8.
 """
@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from decoder_only.base.checks import require
 from decoder_only.model.config import GPTConfig
 from decoder_only_book import plots
 
@@ -39,8 +38,12 @@ def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
         ValueError: another number of words than of logits, or no such word.
     """
     logits = np.asarray(logits, dtype=float)
-    require("words", len(words), lambda n: logits.shape == (n,), "one for each logit")
-    require("came", came, lambda i: 0 <= i < len(words), "the index of a word")
+    if logits.shape != (len(words),):
+        raise ValueError(
+            f"words={len(words)} must be as many as logits, {logits.shape}"
+        )
+    if came not in range(len(words)):
+        raise ValueError(f"{came=} must be the index of a word")
     nats = np.logaddexp.reduce(logits) - logits
     with np.errstate(over="ignore"):
         powers, p = np.exp(logits), np.exp(-nats)
@@ -48,22 +51,20 @@ def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
     places = {"word": 0.1, "logit $y$": 1.1, "$e^y$": 2.2, "softmax $p$": 3.2}
     for title, x in (places | {"surprise $-\\log p$": 5.0}).items():
         axes.text(x, top + 0.35, title, color=plots.GREY, fontsize=11)
-    for row, (word, y, power, share) in enumerate(
-        zip(words, logits, powers, p, strict=True)
-    ):
+    for row, word in enumerate(words):
         height = top - 0.5 * (row + 1) + 0.25
         colour = plots.VERMILLION if row == came else plots.BLUE
-        shown = [word, f"{y:.2f}", _short(power, 1), _short(share, 3)]
-        for text, x in zip(shown, places.values(), strict=True):
+        cells = [word, f"{logits[row]:.2f}", _short(powers[row], 1), _short(p[row], 3)]
+        for text, x in zip(cells, places.values(), strict=True):
             weight = "bold" if row == came else "normal"
             axes.text(x, height, text, va="center_baseline", fontweight=weight)
         corner = places["softmax $p$"] + 0.62, height - 0.11
-        axes.add_patch(Rectangle(corner, share, 0.22, color=colour))
+        axes.add_patch(Rectangle(corner, p[row], 0.22, color=colour))
         if row == came:
-            start = corner[0] + share + 0.06
+            start = corner[0] + p[row] + 0.06
             plots.arrow(axes, (start, height), (4.95, height), color=colour)
-            said = f"{_short(nats[row] / np.log(2), 2)} bits"
-            axes.text(5.0, height, said, va="center_baseline", fontweight="bold")
+            bits = f"{_short(nats[row] / np.log(2), 2)} bits"
+            axes.text(5.0, height, bits, va="center_baseline", fontweight="bold")
             axes.text(5.0, height - 0.3, f"({nats[row]:.2f} nats)")
     y = top - 0.5 * len(words) - 0.05
     axes.plot((places["$e^y$"] - 0.1, 4.6), (y + 0.15, y + 0.15), color=plots.MIST)
@@ -113,9 +114,9 @@ def shapes(config: GPTConfig, length: int) -> Figure:
             corner = 3.1 + 0.06 * sheet, y - 0.14 + 0.05 * sheet
             look = {"facecolor": colour, "edgecolor": "white", "linewidth": 1.0}
             axes.add_patch(Rectangle(corner, max(width, 0.07), 0.27, **look))
-        said = " × ".join(str(sizes[letter]) for letter in names)
+        size = " × ".join(str(sizes[letter]) for letter in names)
         axes.text(2.95, y, name, ha="right", va="center_baseline")
-        text = f"$({', '.join(names)})$  {said}"
+        text = f"$({', '.join(names)})$  {size}"
         x = 3.1 + max(width, 0.07) + 0.06 * sheets + 0.08
         if x + 1.3 > 6.4:
             axes.text(x - 0.2, y, text, ha="right", va="center_baseline", color="white")
@@ -123,14 +124,13 @@ def shapes(config: GPTConfig, length: int) -> Figure:
             axes.text(x, y, text, va="center_baseline")
     bottom, top = 0.62 * 1.35 + 0.32, 0.62 * 6.35 + 0.2
     axes.plot((0.12, 0.05, 0.05, 0.12), (bottom, bottom, top, top), color=plots.MIST)
-    said = f"block, × {c.n_layers}"
-    turned = {"rotation": 90, "va": "center", "color": plots.GREY, "ha": "left"}
-    axes.text(0.12, (bottom + top) / 2, said, **turned)
+    look = {"rotation": 90, "va": "center", "color": plots.GREY, "ha": "left"}
+    axes.text(0.12, (bottom + top) / 2, f"block, × {c.n_layers}", **look)
     return axes.figure
 
 
 def caches(steps: int, *, window: int) -> Figure:
-    """What a cache holds after each token: without a window it grows, with one it turns.
+    """What a cache holds after each token: without a window it grows, with one it is a ring.
 
     Args:
         steps: tokens that come, a row for each.
@@ -142,7 +142,8 @@ def caches(steps: int, *, window: int) -> Figure:
     Raises:
         ValueError: a window that never fills.
     """
-    require("window", window, lambda w: 1 <= w < steps, f"from 1 to {steps - 1}")
+    if window not in range(1, steps):
+        raise ValueError(f"{window=} must be from 1 to {steps - 1}")
     left, right = 1.0, 1.0 + _CELL * steps + 1.0
     axes = plots.page(right + _CELL * window + 0.3, _CELL * 1.18 * steps + 0.95)
     top = _CELL * 1.18 * steps + 0.1
@@ -156,20 +157,24 @@ def caches(steps: int, *, window: int) -> Figure:
         y = top - _CELL * 1.18 * (s + 1)
         axes.text(0.3, y + _CELL / 2, str(s), va="center_baseline", ha="center")
         for slot in range(steps):
-            held = slot if slot <= s else None
-            _slot(axes, left + _CELL * slot, y, held, is_new=slot == s)
+            position = slot if slot <= s else None
+            _slot(axes, left + _CELL * slot, y, position, is_new=slot == s)
         for slot in range(window):
-            held = s - (s - slot) % window
-            held = held if held >= 0 else None
-            _slot(axes, right + _CELL * slot, y, held, is_new=held == s)
+            newest = s - (s - slot) % window
+            position = newest if newest >= 0 else None
+            _slot(axes, right + _CELL * slot, y, position, is_new=newest == s)
     return axes.figure
 
 
-def _slot(axes: Axes, x: float, y: float, held: int | None, *, is_new: bool) -> None:
+def _slot(
+    axes: Axes, x: float, y: float, position: int | None, *, is_new: bool
+) -> None:
+    """A slot of a cache, with the position whose key and value it holds; None if it is empty."""
     colour = plots.VERMILLION if is_new else "#C9DFF0"
-    look = {"facecolor": "none" if held is None else colour, "edgecolor": plots.MIST}
-    axes.add_patch(Rectangle((x, y), _CELL, _CELL, linewidth=0.8, **look))
-    if held is not None:
+    fill = "none" if position is None else colour
+    look = {"facecolor": fill, "edgecolor": plots.MIST, "linewidth": 0.8}
+    axes.add_patch(Rectangle((x, y), _CELL, _CELL, **look))
+    if position is not None:
         ink = {"color": "white", "fontweight": "bold"} if is_new else {}
         centre = x + _CELL / 2, y + _CELL / 2
-        axes.text(*centre, str(held), ha="center", va="center_baseline", **ink)
+        axes.text(*centre, str(position), ha="center", va="center_baseline", **ink)

@@ -16,13 +16,20 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from decoder_only.base.checks import require
 from decoder_only_book import plots
 
 __all__ = ["attention_steps", "heads_steps"]
 
 _CELL = 0.34
+_KEY_AT, _VALUE_AT = 1.0, 4.75
 _HEADS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE)
+_ROWS = {
+    "stream": (4.55, r"stream $z_{sd}$"),
+    "split": (3.35, r"split: $q, k, v$"),
+    "attend": (1.95, r"attend: $w_{hst}$"),
+    "join": (0.95, r"join: $o_{s(hk)}$"),
+    "out": (0.10, r"project: $z'_{sd}$"),
+}
 
 
 def attention_steps(
@@ -46,48 +53,58 @@ def attention_steps(
         ValueError: the shapes do not fit each other.
     """
     query, key, value = (np.asarray(part, dtype=float) for part in (query, key, value))
-    n_keys = len(key)
-    fits = key.shape == (n_keys, *query.shape) and len(value) == n_keys
-    shapes = query.shape, key.shape, value.shape
-    require("shapes", shapes, lambda _: fits and value.ndim == 2, "(k), (t, k), (t, k)")
+    shapes, n_keys = (query.shape, key.shape, value.shape), len(key)
+    if key.shape != (n_keys, *query.shape) or value.shape != (
+        n_keys,
+        *value.shape[1:2],
+    ):
+        raise ValueError(f"{shapes=} must be (k), (t, k), (t, k)")
     scores = key @ query / math.sqrt(len(query))
     weights = np.exp(scores - scores.max())
     weights /= weights.sum()
     labels = [f"$t = {t}$" for t in range(n_keys)] if labels is None else labels
     largest = max(np.abs(part).max() for part in (query, key, value))
 
-    at_key, at_value = 1.0, 4.75
-    at_score = at_key + _CELL * len(query) + 0.62
-    size = at_value + _CELL * value.shape[1] + 0.1, 0.62 * n_keys + 1.75
-    axes = plots.page(*size)
-    top = size[1] - 0.95
-    heads = (at_key, "key $k_t$"), (at_score, "score"), (at_value, "value $v_t$")
-    for x, text in ((0.05, "position"), *heads, (at_score + 0.95, "weight $w_t$")):
-        axes.text(x, size[1] - 0.82, text, color=plots.GREY, fontsize=11)
-    _cells(axes, at_key, size[1] - 0.46, query, largest)
-    axes.text(0.05, size[1] - 0.29, "query $q$", va="center_baseline", fontsize=12)
-    for t, (score, weight) in enumerate(zip(scores, weights, strict=True)):
-        y = top - 0.62 * (t + 1) + 0.14
+    score_at = _KEY_AT + _CELL * len(query) + 0.62
+    width, height = _VALUE_AT + _CELL * value.shape[1] + 0.1, 0.62 * n_keys + 1.75
+    axes = plots.page(width, height)
+    _write_heads(axes, height - 0.82, score_at)
+    _cells(axes, _KEY_AT, height - 0.46, query, largest)
+    axes.text(0.05, height - 0.29, "query $q$", va="center_baseline", fontsize=12)
+    for t in range(n_keys):
+        y = height - 0.95 - 0.62 * (t + 1) + 0.14
         middle = y + _CELL / 2
         axes.text(0.05, middle, labels[t], va="center_baseline", fontsize=12)
-        _cells(axes, at_key, y, key[t], largest)
-        _cells(axes, at_value, y, value[t], largest)
-        shown = f"{score:.2f}".replace("-", "−")
-        axes.text(at_score, middle, shown, va="center_baseline", fontsize=12)
-        bar = {"height": 0.22, "facecolor": plots.BLUE, "edgecolor": "none"}
-        corner = at_score + 0.95, middle - 0.11
-        axes.add_patch(Rectangle(corner, width=weight, **bar))
-        end = at_score + 1.0 + weight
-        axes.text(end, middle, f"{weight:.2f}", va="center_baseline", fontsize=12)
-        plots.arrow(
-            axes, (at_key + _CELL * len(query), middle), (at_score - 0.06, middle)
-        )
-    y = top - 0.62 * n_keys - 0.5
-    axes.plot((at_value, size[0] - 0.1), (y + 0.5, y + 0.5), color=plots.MIST, lw=1.2)
-    _cells(axes, at_value, y, weights @ value, largest)
-    said = "weighted mean of the values: output $o$"
-    axes.text(at_value - 0.15, y + 0.17, said, ha="right", va="center_baseline")
+        _cells(axes, _KEY_AT, y, key[t], largest)
+        _cells(axes, _VALUE_AT, y, value[t], largest)
+        _score_and_weight(axes, score_at, middle, scores[t], weights[t])
+        end = _KEY_AT + _CELL * len(query), middle
+        plots.arrow(axes, end, (score_at - 0.06, middle))
+    y = height - 0.95 - 0.62 * n_keys - 0.5
+    axes.plot((_VALUE_AT, width - 0.1), (y + 0.5, y + 0.5), color=plots.MIST, lw=1.2)
+    _cells(axes, _VALUE_AT, y, weights @ value, largest)
+    text = "weighted mean of the values: output $o$"
+    axes.text(_VALUE_AT - 0.15, y + 0.17, text, ha="right", va="center_baseline")
     return axes.figure
+
+
+def _write_heads(axes: Axes, y: float, score_at: float) -> None:
+    """The names of the columns."""
+    heads = {"position": 0.05, "key $k_t$": _KEY_AT, "score": score_at}
+    heads |= {"value $v_t$": _VALUE_AT, "weight $w_t$": score_at + 0.95}
+    for text, x in heads.items():
+        axes.text(x, y, text, color=plots.GREY, fontsize=11)
+
+
+def _score_and_weight(
+    axes: Axes, x: float, y: float, score: float, weight: float
+) -> None:
+    """The score of one key, and its weight as a bar."""
+    text = {"va": "center_baseline", "fontsize": 12}
+    axes.text(x, y, f"{score:.2f}".replace("-", "−"), **text)
+    bar = {"height": 0.22, "facecolor": plots.BLUE, "edgecolor": "none"}
+    axes.add_patch(Rectangle((x + 0.95, y - 0.11), width=weight, **bar))
+    axes.text(x + 1.0 + weight, y, f"{weight:.2f}", **text)
 
 
 def heads_steps(n_heads: int) -> Figure:
@@ -102,50 +119,49 @@ def heads_steps(n_heads: int) -> Figure:
     Raises:
         ValueError: more heads than can be told apart, or a single one.
     """
-    require("n_heads", n_heads, lambda n: n in (2, 3, 4), "2, 3 or 4")
-    per_head, gap = 3, 0.5
-    wide = per_head * _CELL
-    left = 1.35
-    width, height = left + n_heads * (wide + gap), 5.1
-    axes = plots.page(width, height)
-    total = n_heads * per_head * _CELL
-    start = left + (n_heads * (wide + gap) - gap - total) / 2
-    rng = np.random.default_rng(0)
-    rows = {
-        "stream": (4.55, r"stream $z_{sd}$"),
-        "split": (3.35, r"split: $q, k, v$"),
-        "attend": (1.95, r"attend: $w_{hst}$"),
-        "join": (0.95, r"join: $o_{s(hk)}$"),
-        "out": (0.10, r"project: $z'_{sd}$"),
-    }
-    for y, text in rows.values():
+    if n_heads not in (2, 3, 4):
+        raise ValueError(f"{n_heads=} must be 2, 3 or 4")
+    head_width, gap, left = 3 * _CELL, 0.5, 1.35
+    axes = plots.page(left + n_heads * (head_width + gap), 5.1)
+    for y, text in _ROWS.values():
         axes.text(0.02, y + _CELL / 2, text, va="center_baseline", fontsize=11)
+    start = left + (n_heads - 1) * gap / 2  # of the stream, and of the joined heads
     for name in ("stream", "out"):
-        for i in range(n_heads * per_head):
-            _cell(axes, start + i * _CELL, rows[name][0], plots.GREY, 0.25)
-    middle = start + total / 2
+        _vector(axes, start, _ROWS[name][0], 3 * n_heads, plots.GREY, 0.25)
+    middle = start + n_heads * head_width / 2
+    rng = np.random.default_rng(0)
     for h in range(n_heads):
-        colour, x = _HEADS[h], left + h * (wide + gap)
+        x, joined = left + h * (head_width + gap), start + h * head_width
+        centre = x + head_width / 2
         for i, shade in enumerate((0.3, 0.55, 0.8)):
-            for k in range(per_head):
-                y = rows["split"][0] + 0.13 * (1 - i)
-                _cell(axes, x + k * _CELL + 0.05 * i, y, colour, shade)
-        plots.arrow(axes, (middle, 4.5), (x + wide / 2, 3.93))
-        plots.arrow(axes, (x + wide / 2, 3.16), (x + wide / 2, 2.84))
-        triangle = np.tril(rng.uniform(0.1, 1.0, (4, 4)))
-        for (s, t), strength in np.ndenumerate(triangle):
-            corner = x + 0.17 + t * 0.18, 2.58 - s * 0.18
-            look = {"facecolor": colour, "alpha": strength, "edgecolor": "none"}
-            if t <= s:
-                axes.add_patch(Rectangle(corner, 0.16, 0.16, **look))
-        joined = start + h * wide
-        plots.arrow(axes, (x + wide / 2, 1.98), (joined + wide / 2, 1.35))
-        for k in range(per_head):
-            _cell(axes, joined + k * _CELL, rows["join"][0], colour, 0.6)
-        axes.text(x + wide / 2 + 0.08, 2.93, f"head {h}", fontsize=11)
+            y = _ROWS["split"][0] + 0.13 * (1 - i)
+            _vector(axes, x + 0.05 * i, y, 3, _HEADS[h], shade)
+        plots.arrow(axes, (middle, 4.5), (centre, 3.93))
+        plots.arrow(axes, (centre, 3.16), (centre, 2.84))
+        _triangle(axes, x + 0.17, 2.58, _HEADS[h], rng.uniform(0.1, 1.0, (4, 4)))
+        plots.arrow(axes, (centre, 1.98), (joined + head_width / 2, 1.35))
+        _vector(axes, joined, _ROWS["join"][0], 3, _HEADS[h], 0.6)
+        axes.text(centre + 0.08, 2.93, f"head {h}", fontsize=11)
     plots.arrow(axes, (middle, 0.92), (middle, 0.5))
     axes.text(middle + 0.1, 0.7, "$W^o$", va="center_baseline", fontsize=11)
     return axes.figure
+
+
+def _vector(
+    axes: Axes, x: float, y: float, size: int, colour: str, strength: float
+) -> None:
+    """So many cells side by side, without numbers."""
+    for i in range(size):
+        plots.box(axes, (x + i * _CELL, y), (_CELL, _CELL), colour, strength)
+
+
+def _triangle(axes: Axes, x: float, y: float, colour: str, weights: np.ndarray) -> None:
+    """Causal attention weights as shaded cells."""
+    for (s, t), weight in np.ndenumerate(weights):
+        look = {"facecolor": colour, "alpha": weight, "edgecolor": "none"}
+        if t <= s:
+            corner = x + t * 0.18, y - s * 0.18
+            axes.add_patch(Rectangle(corner, 0.16, 0.16, **look))
 
 
 def _cells(axes: Axes, x: float, y: float, values: np.ndarray, largest: float) -> None:
@@ -158,7 +174,3 @@ def _cells(axes: Axes, x: float, y: float, values: np.ndarray, largest: float) -
         centre = corner[0] + _CELL / 2, y + _CELL / 2
         middle = {"ha": "center", "va": "center_baseline", "fontsize": 9.5}
         axes.text(*centre, f"{value:.1f}".replace("-", "−"), **middle)
-
-
-def _cell(axes: Axes, x: float, y: float, colour: str, strength: float) -> None:
-    plots.box(axes, (x, y), (_CELL, _CELL), colour, strength)

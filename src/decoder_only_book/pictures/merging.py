@@ -11,7 +11,6 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from decoder_only.base.checks import require
 from decoder_only_book import plots
 
 __all__ = ["merging"]
@@ -36,13 +35,14 @@ def merging(
             word.
     """
     for word, rows in spellings.items():
-        wanted = f"{len(labels)}, one for each label"
-        require(
-            f"the number of rows of {word!r}", len(rows), len(labels).__eq__, wanted
-        )
+        if len(rows) != len(labels):
+            raise ValueError(
+                f"the number of rows of {word!r}={len(rows)} must be {len(labels)}, as of labels"
+            )
         letters = "".join(rows[0])
         for tokens in rows:
-            require("tokens", tokens, lambda t, w=letters: "".join(t) == w, letters)
+            if "".join(tokens) != letters:
+                raise ValueError(f"{tokens=} must spell {letters}")
     with plots.style():
         size = (plots.WIDTH, _ROW * len(labels) + 0.1)
         figure, axes = plt.subplots(figsize=size)
@@ -50,13 +50,13 @@ def merging(
         for rows in spellings.values():
             known: set[tuple[float, int]] = set()
             for row, tokens in enumerate(rows):
-                spans, x = [], left
+                spans, x = set(), left
                 for token in tokens:
-                    spans.append((x, len(token)))
-                    x += len(token)
-                for span, token in zip(spans, tokens, strict=True):
+                    span = x, len(token)
                     _box(axes, *span, row, token, lit=row > 0 and span not in known)
-                known = set(spans)
+                    spans.add(span)
+                    x += len(token)
+                known = spans
             left = x + _GAP
         axes.set(xlim=(-0.1, left - _GAP + 0.1), ylim=(len(labels) - 0.45, -0.55))
         axes.set_yticks(range(len(labels)), labels, parse_math=False)

@@ -28,7 +28,7 @@ _WAY = {"color": plots.GREY, "zorder": 3, "shrinkA": 17, "shrinkB": 19}
 
 
 def placing() -> Figure:
-    """Draw the way of two tokens to their score three times, what knows the positions in colour."""
+    """Draw the way of two tokens to their score three times, position encodings in colour."""
     with plots.style():
         figure, panels = plt.subplots(1, 3, figsize=(plots.WIDTH, 4.8))
         for axes, (title, brought) in zip(panels, _WAYS.items(), strict=True):

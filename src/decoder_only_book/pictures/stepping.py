@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from decoder_only.base.checks import require
 from decoder_only_book import plots
 
 __all__ = ["update_steps"]
@@ -44,10 +43,11 @@ def update_steps(
     """
     values = {name: np.asarray(row, dtype=float) for name, row in rows.items()}
     shapes = {row.shape for row in values.values()}
-    require("rows", shapes, lambda s: len(s) == 1, "of one length")
+    if len(shapes) != 1:
+        raise ValueError(f"rows of {shapes=} must be of one length")
     said = said or {}
-    for name in (*said, *kept):
-        require("name", name, values.__contains__, f"one of {list(values)}")
+    if unknown := {*said, *kept} - {*values}:
+        raise ValueError(f"name={min(unknown)!r} must be one of {list(values)}")
     height = _ROW * len(values) + 0.15
     axes = plots.page(plots.WIDTH, height)
     for number, (name, row) in enumerate(values.items()):

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from decoder_only.base.checks import require
 from decoder_only_book import plots
 
 __all__ = ["streams"]
@@ -33,16 +32,14 @@ def streams(n_parts: int = 4, variance: float = 1.0) -> Figure:
         ValueError: more parts than there are colours, or none; a variance that is not positive.
     """
     most = len(_COLOURS) - 1
-    require("n_parts", n_parts, lambda n: 1 <= n <= most, f"between 1 and {most}")
-    require("variance", variance, lambda v: v > 0, "above 0")
+    if not 1 <= n_parts <= most:
+        raise ValueError(f"{n_parts=} must be between 1 and {most}")
+    if not variance > 0:
+        raise ValueError(f"{variance=} must be above 0")
     tops = 1 + n_parts * variance, 1 + variance
     with plots.style():
-        figure, panels = plt.subplots(
-            2,
-            1,
-            figsize=(plots.WIDTH, 5.6),
-            height_ratios=[tops[0] + 1.25, tops[1] + 1.95],
-        )
+        heights = {"height_ratios": [tops[0] + 1.25, tops[1] + 1.95]}
+        figure, panels = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.6), **heights)
         for axes, top, is_post in zip(panels, tops, (False, True), strict=True):
             _draw(axes, n_parts, variance, top, is_post)
         panels[0].set_title("pre-norm", fontsize=13)
@@ -63,9 +60,9 @@ def _draw(axes: Axes, n_parts: int, variance: float, top: float, is_post: bool) 
     xs.append(n_parts + 0.1)
     axes.stackplot(xs, np.transpose(bands), colors=_COLOURS, edgecolor="white", lw=0.8)
     axes.text(-0.4, 0.5, "embedding", color="white", va="center", fontsize=12)
-    share = bands[-1][0] / bands[-1].sum()
-    said = f"embedding:\n{share:.0%} of the\nvariance"
-    axes.text(n_parts + 0.15, bands[-1].sum() / 2, said, va="center", fontsize=12)
+    fraction = bands[-1][0] / bands[-1].sum()
+    text = f"embedding:\n{fraction:.0%} of the\nvariance"
+    axes.text(n_parts + 0.15, bands[-1].sum() / 2, text, va="center", fontsize=12)
     axes.set(xlim=(-0.5, n_parts + 1.0), ylim=(-0.75 if is_post else -0.05, top + 1.2))
     axes.set_axis_off()
 

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from decoder_only.base.checks import require
 from decoder_only_book import plots
 
 __all__ = ["unit"]
@@ -34,7 +33,7 @@ def unit(
     """Draw one unit of an MLP: its key met by the stream, an activation, its value written.
 
     Args:
-        n: what the norm hands to the MLP at one position.
+        n: the MLP's input, the norm's output, at one position.
         key: the unit's row of the matrix `up`.
         value: its column of the matrix `down`.
         gate: its row of the matrix `gate`, for a gated unit, which SiLU opens; without one, the
@@ -45,41 +44,55 @@ def unit(
     """
     others = {"key": key, "value": value, "gate": n if gate is None else gate}
     for name, vector in others.items():
-        wanted = f"{len(n)} numbers, as many as n"
-        require(name, len(vector), len(n).__eq__, wanted)
-    signal = float(n @ key)
+        if len(vector) != len(n):
+            raise ValueError(f"{name}={len(vector)} numbers must be {len(n)}, as of n")
     with plots.style():
         figure, axes = plt.subplots(figsize=(plots.WIDTH, 2.7))
         n_at = _column(axes, 0.0, n, "$n$", lit=False)
         if gate is None:
-            weight = max(signal, 0.0)
-            key_at = _column(axes, 1.5, key, "key")
-            met = _chip(axes, 3.45, 0.0, 0.5, f"$u = {signal:g}$")
-            opened = _chip(axes, 5.3, 0.0, 0.78, rf"$\mathrm{{relu}}(u) = {weight:g}$")
-            plots.arrow(axes, (key_at[1], 0.0), met[0], **_WAY)
-            plots.arrow(axes, met[1], opened[0], **_WAY)
+            activation, end = _relu(axes, n, key)
         else:
-            score = float(n @ gate)
-            weight = score / (1 + math.exp(-score)) * signal
-            _column(axes, 1.1, gate, "gate")
-            key_at = _column(axes, 1.95, key, "key")
-            first = _chip(
-                axes, 3.9, 0.62, 0.8, rf"$\mathrm{{silu}}(g),\; g = {score:g}$"
-            )
-            second = _chip(axes, 3.9, -0.62, 0.5, f"$u = {signal:g}$")
-            opened = _chip(axes, 5.85, 0.0, 0.63, f"product\n{weight:.3g}")
-            for chip in (first, second):
-                plots.arrow(axes, (key_at[1], chip[2]), chip[0], **_WAY)
-                plots.arrow(axes, chip[1], opened[0], **_WAY)
+            activation, end = _silu(axes, n, key, gate)
         plots.arrow(axes, (n_at[1], 0.0), (1.42 if gate is None else 1.02, 0.0), **_WAY)
         value_at = _column(axes, 7.15, value, "value")
-        plots.arrow(axes, opened[1], (value_at[0], 0.0), **_WAY)
-        out_at = _column(axes, 8.75, weight * value, "added")
+        plots.arrow(axes, end, (value_at[0], 0.0), **_WAY)
+        out_at = _column(axes, 8.75, activation * value, "added")
         plots.arrow(axes, (value_at[1], 0.0), (out_at[0], 0.0), **_WAY)
         height = len(n) * _CELL / 2
         axes.set(xlim=(-0.1, 9.5), ylim=(-height - 0.15, height + 0.55))
         axes.set_axis_off()
     return figure
+
+
+def _relu(axes: Axes, n: Tensor, key: Tensor) -> tuple[float, tuple[float, float]]:
+    """The activation of a plain unit, and the point where its drawing ends."""
+    signal = float(n @ key)
+    activation = max(signal, 0.0)
+    key_at = _column(axes, 1.5, key, "key")
+    met = _chip(axes, 3.45, 0.0, 0.5, f"$u = {signal:g}$")
+    text = rf"$\mathrm{{relu}}(u) = {activation:g}$"
+    opened = _chip(axes, 5.3, 0.0, 0.78, text)
+    plots.arrow(axes, (key_at[1], 0.0), met[0], **_WAY)
+    plots.arrow(axes, met[1], opened[0], **_WAY)
+    return activation, opened[1]
+
+
+def _silu(
+    axes: Axes, n: Tensor, key: Tensor, gate: Tensor
+) -> tuple[float, tuple[float, float]]:
+    """The activation of a gated unit, and the point where its drawing ends."""
+    signal, score = float(n @ key), float(n @ gate)
+    activation = score / (1 + math.exp(-score)) * signal
+    _column(axes, 1.1, gate, "gate")
+    key_at = _column(axes, 1.95, key, "key")
+    text = rf"$\mathrm{{silu}}(g),\; g = {score:g}$"
+    first = _chip(axes, 3.9, 0.62, 0.8, text)
+    second = _chip(axes, 3.9, -0.62, 0.5, f"$u = {signal:g}$")
+    opened = _chip(axes, 5.85, 0.0, 0.63, f"product\n{activation:.3g}")
+    for chip in (first, second):
+        plots.arrow(axes, (key_at[1], chip[2]), chip[0], **_WAY)
+        plots.arrow(axes, chip[1], opened[0], **_WAY)
+    return activation, opened[1]
 
 
 def _column(
@@ -93,8 +106,8 @@ def _column(
         look = {"facecolor": "#CFE3F1" if lit else "#F1F3F5", "edgecolor": "white"}
         axes.add_patch(Rectangle(corner, width, _CELL, linewidth=1.5, **look))
         middle = corner[0] + width / 2, corner[1] + _CELL / 2
-        said = f"{number:.3g}".replace("-", "−")
-        axes.text(*middle, said, ha="center", va="center", fontsize=11.5)
+        text = f"{number:.3g}".replace("-", "−")
+        axes.text(*middle, text, ha="center", va="center", fontsize=11.5)
     axes.text(left + width / 2, top + 0.1, name, ha="center", va="bottom", fontsize=13)
     return left - 0.08, left + width + 0.08
 

@@ -1,7 +1,7 @@
-"""What was trained and measured once, for chapters to look into: a model, and tables of runs.
+"""Models that were trained once, and tables of measured runs, for chapters to look into.
 
-All of it is part of the package, so that every chapter finds the same, wherever it runs. Beside
-each stands how it was made.
+All of it is installed with the package, so that every chapter has the same. Beside each model and
+table a file tells how it was made.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from decoder_only.base.checks import require
 
 if TYPE_CHECKING:
     from decoder_only.training.checkpoint import SavedRun
@@ -30,7 +28,7 @@ def load_model(name: str, step: int | None = None) -> SavedRun:
     Args:
         name: "full", which knows the whole language nearly to its floor (2.2 M parameters, three
             hours of one core: `benchmarks/story_model.py`); or "hamlet", a small one of the
-            smallest language, kept as it grew (`benchmarks/trajectory.py`).
+            smallest language, stored at several steps (`benchmarks/trajectory.py`).
         step: of "hamlet", the state after so many steps, a power of two; None for the last.
 
     Returns:
@@ -45,7 +43,8 @@ def load_model(name: str, step: int | None = None) -> SavedRun:
     from decoder_only.training.checkpoint import load
 
     known = sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
-    require("name", name, known.__contains__, f"one of {', '.join(known)}")
+    if name not in known:
+        raise ValueError(f"{name=} must be one of {', '.join(known)}")
     saved = load(FOLDER / name)
     if step is None or step == saved.step:
         return saved
@@ -53,8 +52,9 @@ def load_model(name: str, step: int | None = None) -> SavedRun:
         int(path.stem.removeprefix("weights-")): path
         for path in sorted((FOLDER / name).glob("weights-*.safetensors"))
     }
-    kept = ", ".join(map(str, [*states, saved.step]))
-    require("step", step, states.__contains__, f"one of those kept of {name!r}: {kept}")
+    if step not in states:
+        steps = ", ".join(map(str, [*states, saved.step]))
+        raise ValueError(f"{step=} must be one of those stored of {name!r}: {steps}")
     saved.model.load_state_dict(load_file(states[step]))
     return replace(saved, step=step)
 
@@ -86,12 +86,8 @@ def load_runs(experiment: str) -> np.ndarray:
         for folder in ("story_sweep", "trials")
         for path in (FOLDER / folder).glob("*.csv")
     }
-    require(
-        "experiment",
-        experiment,
-        tables.__contains__,
-        f"one of {', '.join(sorted(tables))}",
-    )
+    if experiment not in tables:
+        raise ValueError(f"{experiment=} must be one of {', '.join(sorted(tables))}")
     with tables[experiment].open(encoding="utf-8", newline="") as file:
         names, *rows = csv.reader(file)
     columns = [_numbers(column) for column in zip(*rows, strict=True)]
