@@ -110,22 +110,16 @@ def test_devices_form_rows_and_columns():
     rows = [[0, 1], [0, 1], [2, 3], [2, 3]]
     columns = [[0, 2], [1, 3], [0, 2], [1, 3]]
     assert found == list(zip(rows, columns, [0, 1, 0, 1], strict=True))
-    with pytest.raises(
-        ValueError, match="n=3 cannot work: it must be a divisor of the 4"
-    ):
+    with pytest.raises(ValueError, match="n=3 must be a divisor of the 4"):
         launch(lambda group: group.split(3), 4)
 
 
 def test_what_does_not_divide_is_refused():
-    with pytest.raises(
-        ValueError, match=r"size 1=7 cannot work: .* multiple of the 2 dev"
-    ):
+    with pytest.raises(ValueError, match=r"size 1=7 must be .* multiple of the 2 dev"):
         launch(lambda group: group.reduce_scatter(torch.ones(2, 7), 1), 2)
-    with pytest.raises(ValueError, match="n_devices=0 cannot work"):
+    with pytest.raises(ValueError, match="n_devices=0 must"):
         launch(print, 0)
-    with pytest.raises(
-        ValueError, match="device='cuda' cannot work: it must be 'cpu', or"
-    ):
+    with pytest.raises(ValueError, match="device='cuda' must be 'cpu', or"):
         launch(print, 2, device="cuda")
 
 

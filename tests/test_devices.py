@@ -32,5 +32,5 @@ def test_every_device_holds_its_share_of_both_matrices(n):
 
 
 def test_a_number_that_cannot_be_drawn_is_refused():
-    with pytest.raises(ValueError, match=r"n_devices=5 cannot work: .*2, 3 or 4"):
+    with pytest.raises(ValueError, match=r"n_devices=5 must be .*2, 3 or 4"):
         divided_part(5)

@@ -558,13 +558,9 @@ def test_a_generator_of_ones_own_leaves_torchs_alone(kind):
 
 
 def test_settings_that_cannot_work_are_refused():
-    with pytest.raises(
-        ValueError, match=r"pad_id=19 cannot work: .* in 0..18, or None"
-    ):
+    with pytest.raises(ValueError, match=r"pad_id=19 must be in 0..18"):
         Encoder(CONFIG, pad_id=V)
-    with pytest.raises(
-        ValueError, match=r"pad_id=-1 cannot work: it must be in 0..18$"
-    ):
+    with pytest.raises(ValueError, match=r"pad_id=-1 must be in 0..18$"):
         EncoderDecoder(CONFIG, pad_id=-1)
     with pytest.raises(ValueError, match=r"windows=.* a source is seen whole"):
         EncoderDecoder(replace(CONFIG, windows=(None, 3)))
@@ -574,7 +570,7 @@ def test_settings_that_cannot_work_are_refused():
 
 def test_texts_that_cannot_work_are_refused():
     model = both(ORIGINAL)
-    wanted = "target rows=2 cannot work: it must be 3"
+    wanted = "target rows=2 must be 3"
     with unchecked(), pytest.raises(ValueError, match=wanted):
         model(SOURCE, TARGET[:2])
     with pytest.raises(ValueError, match=r"an id=36 cannot work: it must be in 0..18"):
@@ -597,12 +593,12 @@ def test_an_encoder_keeps_no_cache():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"rate": 0}, "rate=0 cannot work"),
-        ({"rate": 1.5}, "rate=1.5 cannot work"),
+        ({"rate": 0}, "rate=0 must"),
+        ({"rate": 1.5}, "rate=1.5 must"),
         ({"shares": (0.8, 0.3)}, "shares=.* at most 1 together"),
-        ({"shares": (-0.1, 0.3)}, "shares=.* two shares of 0 or more"),
-        ({"mask_id": V}, "mask_id=19 cannot work"),
-        ({"keep": range(V)}, "keep=0 cannot work"),
+        ({"shares": (-0.1, 0.3)}, "shares=.* must be 0 or more"),
+        ({"mask_id": V}, "mask_id=19 must"),
+        ({"keep": range(V)}, "keep=range"),
     ],
 )
 def test_masking_that_cannot_work_is_refused(settings, said):

@@ -40,7 +40,7 @@ def test_every_head_is_drawn(n_heads):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"shapes=.* cannot work: .*\(t, k\)"):
+    with pytest.raises(ValueError, match=r"shapes=.* must be .*\(t, k\)"):
         attention_steps(QUERY, KEY[:, :1], VALUE)
-    with pytest.raises(ValueError, match=r"n_heads=5 cannot work: .*2, 3 or 4"):
+    with pytest.raises(ValueError, match=r"n_heads=5 must be .*2, 3 or 4"):
         heads_steps(5)

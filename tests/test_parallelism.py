@@ -193,11 +193,11 @@ def held_by_all(name: str) -> bool:
 @pytest.mark.parametrize(
     ("shape", "problem"),
     [
-        ({"n_heads": 3}, "n_heads=3 cannot work: it must be a multiple of the 2"),
-        ({"n_kv_heads": 1}, "n_kv_heads=1 cannot"),
-        ({"d_mlp": 21}, "d_mlp=21 cannot"),
-        ({"vocab_size": 25}, "vocab_size=25 cannot"),
-        ({"dropout": 0.1}, "dropout=0.1 cannot work: it must be 0"),
+        ({"n_heads": 3}, "n_heads=3 must be a multiple of the 2"),
+        ({"n_kv_heads": 1}, "n_kv_heads=1 must"),
+        ({"d_mlp": 21}, "d_mlp=21 must"),
+        ({"vocab_size": 25}, "vocab_size=25 must"),
+        ({"dropout": 0.1}, "dropout=0.1 must be 0"),
     ],
 )
 def test_a_model_that_does_not_divide_is_refused(shape, problem):
@@ -209,23 +209,19 @@ def test_a_model_that_does_not_divide_is_refused(shape, problem):
 def test_models_that_look_both_ways_are_refused(kind):
     model = kind(make(tied=False).config)
     for part in (TensorParallel, lambda model, group: Stage(model, 0, 1)):
-        with pytest.raises(
-            ValueError, match=r"model=.* cannot work: it must be GPT it"
-        ):
+        with pytest.raises(ValueError, match=r"model=.* must be GPT it"):
             launch(partial(part, model), 1)
 
 
 def test_full_sharding_refuses_dropout_where_it_computes_again():
     for module in (make(dropout=0.1).blocks[0], nn.Sequential(nn.Dropout(0.5))):
-        with pytest.raises(
-            ValueError, match=r"dropout=0\.. cannot work: it must be 0, or"
-        ):
+        with pytest.raises(ValueError, match=r"dropout=0\.. must be 0, or"):
             launch(partial(FullySharded, module), 1)
 
 
 def test_fully_sharded_blocks_refuse_dropout_and_leave_the_model_whole():
     model = make(dropout=0.1)
-    with pytest.raises(ValueError, match=r"dropout=0\.1 cannot work"):
+    with pytest.raises(ValueError, match=r"dropout=0\.1 must"):
         launch(partial(fully_shard, model), 1)
     loss_of(model, *batch()).backward()
 
@@ -250,7 +246,7 @@ def test_a_length_that_does_not_divide_is_refused():
         ids, targets = batch()
         return TensorParallel(make(), group, sequence=True)(ids[:, :7], targets[:, :7])
 
-    with pytest.raises(ValueError, match="size 1=7 cannot work"):
+    with pytest.raises(ValueError, match="size 1=7 must"):
         launch(run, 2)
 
 
@@ -763,7 +759,7 @@ def test_a_share_has_no_frozen_part():
         module.unused.requires_grad_(False)
         return FullySharded(module, group)
 
-    said = r"frozen=\['unused\.weight', 'unused\.bias'\] cannot work: it must be \[\]"
+    said = r"frozen=\['unused\.weight', 'unused\.bias'\] must be \[\]"
     with pytest.raises(ValueError, match=said):
         launch(run, 2)
 
@@ -773,11 +769,9 @@ def test_state_bytes_refuses_another_stage():
     assert state_bytes(10, 4, 1) == {"weights": 40, "gradients": 40, "optimizer": 24}
     assert state_bytes(10, 4, 2) == {"weights": 40, "gradients": 12, "optimizer": 24}
     assert state_bytes(10, 4, 3) == {"weights": 12, "gradients": 12, "optimizer": 24}
-    with pytest.raises(
-        ValueError, match="stage=4 cannot work: it must be 0, 1, 2 or 3"
-    ):
+    with pytest.raises(ValueError, match="stage=4 must be 0, 1, 2 or 3"):
         state_bytes(10, 4, 4)
-    with pytest.raises(ValueError, match="stage=3 cannot work: it must be 1 or 2"):
+    with pytest.raises(ValueError, match="stage=3 must be 1 or 2"):
         launch(lambda group: ShardedOptimizer(make(), group, adamw, stage=3), 1)
 
 
@@ -834,9 +828,7 @@ def test_a_balanced_ring_gives_every_device_the_same_work():
     assert all(len(set(step)) == 1 for step in steps), "in every step too"
     uneven = [sum(each) for each in pairs(False)]
     assert uneven == [36 + 64 * rank for rank in range(4)]
-    with pytest.raises(
-        ValueError, match="length=12 cannot work: it must be a multiple of 8"
-    ):
+    with pytest.raises(ValueError, match="length=12 must be a multiple of 8"):
         places(12, 4, balanced=True)
 
 
@@ -949,9 +941,7 @@ def test_stages_that_wait_for_each_other_are_refused():
     first, second = gpipe(2, 1)
     with pytest.raises(ValueError, match="an order in which some stage can go on"):
         simulate([first[::-1], second])
-    with pytest.raises(ValueError, match="tied=True cannot work: it must be False"):
+    with pytest.raises(ValueError, match="tied=True must be False"):
         Stage(make(), 0, 2)
-    with pytest.raises(
-        ValueError, match="n_layers=2 cannot work: it must be a multiple of the 3"
-    ):
+    with pytest.raises(ValueError, match="n_layers=2 must be a multiple of the 3"):
         Stage(make(tied=False), 0, 3)

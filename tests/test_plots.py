@@ -305,10 +305,10 @@ def test_charts_draw_on_axes_that_are_given():
         ),
         (lambda: plots.loss_curves({"a": ([], [])}), "at least 1"),
         (lambda: plots.loss_curves({"a": ([1], [1])}, faint=["b"]), r"'b'.* some of a"),
-        (lambda: plots.heatmap([1.0, 2.0]), r"matrix.shape=\(2,\) cannot work"),
+        (lambda: plots.heatmap([1.0, 2.0]), r"matrix.shape=\(2,\) must"),
         (lambda: plots.heatmap(np.zeros((0, 2))), r"matrix.shape=\(0, 2\)"),
-        (lambda: plots.heatmap(np.eye(2), row_labels=["a"]), "row_labels=1 cannot"),
-        (lambda: plots.heatmap(np.eye(2), col_labels="abc"), "col_labels=3 cannot"),
+        (lambda: plots.heatmap(np.eye(2), row_labels=["a"]), "row_labels=1 must"),
+        (lambda: plots.heatmap(np.eye(2), col_labels="abc"), "col_labels=3 must"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_drawn(draw, message):
@@ -333,7 +333,7 @@ def test_a_merge_colours_what_it_made_and_nothing_else():
 
 @pytest.mark.parametrize(
     ("rows", "message"),
-    [([["l", "o"]], "2, one for each"), ([["l", "o"], ["la"]], "it must be lo")],
+    [([["l", "o"]], "2, as of labels"), ([["l", "o"], ["la"]], "must spell lo")],
 )
 def test_a_merge_of_other_letters_is_refused(rows, message):
     with pytest.raises(ValueError, match=message):

@@ -82,10 +82,8 @@ def _listing(thing: Any, docstring: bool) -> tuple[str, str, str]:
     module = thing.__name__ if is_module else getattr(thing, "__module__", None)
     kinds = FunctionType | MethodType | type | ModuleType
     if not isinstance(thing, kinds) or str(module).partition(".")[0] not in _PACKAGES:
-        raise ValueError(
-            f"an object to show={thing!r:.200} must be a function, class, method or module of "
-            f"{_PACKAGES[0]}"
-        )
+        what = "a function, class, method or module of decoder_only"
+        raise ValueError(f"an object to show={thing!r:.200} must be {what}")
     name = thing.__name__ if is_module else thing.__qualname__
     file = Path(inspect.getsourcefile(thing)).resolve().relative_to(_SOURCE)
     code = textwrap.dedent(inspect.getsource(thing))

@@ -8,15 +8,16 @@ what can follow. So the distribution of the next token is a sum over paths:
                                and then this one  /  the same sum without "and then this one"
 
 A `Place` follows a text through the grammar as far as the text settles it; `NextToken` grows from
-there a tree of all that can follow, until the token is settled, too. What is said is of a kind:
+there a tree of all that can follow, until the token is settled, too. Each piece of text is of a
+kind:
 
     template    how the story goes on             filler     words on which nothing depends
     name        a person that is drawn            fact       what is true of a word in every story
     place       a place, or a corner of it        agreement  what this story has said already
     object      any other thing that is drawn
 
-The first five are choices. Facts and agreement are certain for whoever knows the language, and the
-hard part for whoever learns it. Chapter 14.
+The first five are choices. Facts and agreement are certain for a model that knows the language,
+and they are the hard part to learn. Chapter 14.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from decoder_only.base.checks import require
 from decoder_only.stories.grammar import (
     Choice,
     Draw,
@@ -39,7 +39,7 @@ from decoder_only.stories.grammar import (
     leads,
     opening,
 )
-from decoder_only.stories.language import StoryLanguage
+from decoder_only.stories.language import StoryLanguage, agreement
 from decoder_only.tokenization.tokenizer import END_OF_TEXT, BytePairTokenizer
 
 __all__ = [
@@ -214,31 +214,22 @@ def choices(language: StoryLanguage, text: str) -> list[Met]:
     Raises:
         ValueError: the text is not a story.
     """
-    found = []
+    met = []
     for place, node, _, index in _through(language, text):
         if type(node) is str:
             continue
         memory, options, taken, longest = place.memory, [], 0, 0
-        for other, body, share in node.alternatives(memory):
-            said, _, _ = opening(body, memory)
+        for other, body, p in node.alternatives(memory):
+            begin, _, _ = opening(body, memory)
             if other == index:
                 taken = len(options)
             else:
-                common = (
-                    _agreement(text, place.at, way) for way, _ in leads(body, memory)
-                )
-                longest = max(longest, *common)
-            options.append((said, share))
+                for lead, _ in leads(body, memory):
+                    longest = max(longest, agreement(text, place.at, lead))
+            options.append((begin, p))
         end = min(place.at + longest + 1, len(text))
-        met = Met(place.kind_of(node), place.at, end, tuple(options), taken)
-        found.append(met)
-    return found
-
-
-def _agreement(text: str, at: int, way: str) -> int:
-    """How many characters of the text at the cursor are those of a way to go on."""
-    letters = enumerate(way, start=at)
-    return next((i - at for i, x in letters if text[i : i + 1] != x), len(way))
+        met.append(Met(place.kind_of(node), place.at, end, tuple(options), taken))
+    return met
 
 
 def kinds(language: StoryLanguage, text: str) -> list[str]:
@@ -247,12 +238,11 @@ def kinds(language: StoryLanguage, text: str) -> list[str]:
     Raises:
         ValueError: the text is not a story.
     """
-    return [
-        kind
-        for _, node, kind, _ in _through(language, text)
-        if type(node) is str
-        for _ in node
-    ]
+    of_characters: list[str] = []
+    for _, node, kind, _ in _through(language, text):
+        if type(node) is str:
+            of_characters += [kind] * len(node)
+    return of_characters
 
 
 @dataclass(frozen=True)
@@ -325,11 +315,11 @@ def probabilities(tree: Settled | Fork) -> dict[int, float]:
     """The distribution of the next token: the sum over the ways to come to each."""
     if isinstance(tree, Settled):
         return {tree.token: 1.0}
-    found: dict[int, float] = {}
-    for share, branch in tree.branches:
-        for token, probability in probabilities(branch).items():
-            found[token] = found.get(token, 0.0) + share * probability
-    return found
+    total: dict[int, float] = {}
+    for p, branch in tree.branches:
+        for token, p_token in probabilities(branch).items():
+            total[token] = total.get(token, 0.0) + p * p_token
+    return total
 
 
 class NextToken:
@@ -346,15 +336,16 @@ class NextToken:
     """
 
     def __init__(self, language: StoryLanguage, tokenizer: BytePairTokenizer) -> None:
-        special, wanted = tokenizer.special_tokens, f"some with {END_OF_TEXT}"
-        require("special_tokens", special, lambda tokens: END_OF_TEXT in tokens, wanted)
+        special = tokenizer.special_tokens
+        if END_OF_TEXT not in special:
+            raise ValueError(
+                f"special_tokens={special} must be some with {END_OF_TEXT}"
+            )
         ordinary = set(range(tokenizer.vocab_size)) - {*special.values()}
         self._bytes = {id: tokenizer.token_bytes(id) for id in ordinary}
         for token in self._bytes.values():
-            wanted = "cut in front of its space"
-            require(
-                "a token", token, lambda token: b" " not in token.lstrip(b" "), wanted
-            )
+            if b" " in token.lstrip(b" "):
+                raise ValueError(f"a {token=} must be cut in front of its space")
         self.language, self.tokenizer = language, tokenizer
         self._ids: dict[str, list[int]] = {}
         self.end_of_text = special[END_OF_TEXT]
@@ -374,9 +365,10 @@ class NextToken:
             ValueError: no story begins with them.
         """
         ids = list(ids[1:] if list(ids[:1]) == [self.end_of_text] else ids)
-        wanted = f"one of the {len(self._bytes)} that stand for text"
         for id in ids:
-            require("a token's id", id, self._bytes.__contains__, wanted)
+            if id not in self._bytes:
+                known = f"one of the {len(self._bytes)} that stand for text"
+                raise ValueError(f"a token's {id=} must be {known}")
         text = b"".join(self._bytes[id] for id in ids).decode("ascii", "replace")
         settled = self.tokenizer.encode(text[: _last_word(text)])
         if ids[: len(settled)] != settled:
@@ -402,23 +394,23 @@ class NextToken:
         return tree
 
     def _grow(
-        self, place: Place, said: str, kind: str | None, goal: _Goal
+        self, place: Place, text: str, kind: str | None, goal: _Goal
     ) -> tuple[float, Settled | Fork | None]:
-        """What can follow `said`, and the probability that it agrees with the goal."""
+        """What can follow `text`, and the probability that it agrees with the goal."""
         while True:
-            behind = said[goal.word :]
+            behind = text[goal.word :]
             if cut := _CUT.search(behind, len(goal.text) - goal.word + 1):
                 return self._settled(behind[: cut.start()], kind, goal)
-            node, said_by = place.next()
+            node, node_kind = place.next()
             if node is None:
-                return self._settled(behind, kind or said_by, goal, self.end_of_text)
+                return self._settled(behind, kind or node_kind, goal, self.end_of_text)
             if type(node) is not str:
-                return self._fork(node, place, said, kind, goal)
-            said += node
-            if not _agree(said, goal.text):
+                return self._fork(node, place, text, kind, goal)
+            text += node
+            if not _agree(text, goal.text):
                 return 0.0, None
-            if kind is None and said[len(goal.text) :].strip():
-                kind = said_by  # of the word, not of the space before it
+            if kind is None and text[len(goal.text) :].strip():
+                kind = node_kind  # of the word, not of the space before it
 
     def _settled(
         self, word: str, kind: str, goal: _Goal, *end: int
@@ -434,29 +426,29 @@ class NextToken:
         self,
         node: Choice | Draw,
         place: Place,
-        said: str,
+        text: str,
         kind: str | None,
         goal: _Goal,
     ) -> tuple[float, Settled | Fork | None]:
         """All alternatives that agree with the goal; those settled by one token are one branch."""
         forks, settled, mass = [], {}, 0.0
-        for index, body, share in node.alternatives(place.memory):
-            if body and type(body[0]) is str and not _agree(said + body[0], goal.text):
+        for index, body, p in node.alternatives(place.memory):
+            if body and type(body[0]) is str and not _agree(text + body[0], goal.text):
                 continue
             other = place.copy()
             other.take(node, index)
-            agreeing, tree = self._grow(other, said, kind, goal)
-            mass += share * agreeing
+            agreeing, tree = self._grow(other, text, kind, goal)
+            mass += p * agreeing
             if isinstance(tree, Fork):
-                forks.append((share * agreeing, tree))
+                forks.append((p * agreeing, tree))
             elif tree is not None:
                 before, _ = settled.get(tree.token, (0.0, None))
-                settled[tree.token] = before + share * agreeing, tree
+                settled[tree.token] = before + p * agreeing, tree
         branches = [*settled.values(), *forks]
         if len(branches) < 2:
             return mass, branches[0][1] if branches else None
-        shares = tuple((share / mass, tree) for share, tree in branches)
-        return mass, Fork(place.kind_of(node), shares)
+        branches = tuple((p / mass, tree) for p, tree in branches)
+        return mass, Fork(place.kind_of(node), branches)
 
 
 @dataclass(frozen=True)
@@ -476,9 +468,9 @@ def _last_word(text: str) -> int:
     return max((cut.start() for cut in _CUT.finditer(text)), default=0)
 
 
-def _agree(said: str, text: str) -> bool:
-    """Whether one begins with the other."""
-    return said.startswith(text) if len(said) >= len(text) else text.startswith(said)
+def _agree(one: str, other: str) -> bool:
+    """Whether one of two texts begins with the other."""
+    return one.startswith(other) or other.startswith(one)
 
 
 # ----------------------------------------------------------------------------------- twins
@@ -499,22 +491,23 @@ def twin(language: StoryLanguage, text: str, role: str, word: str) -> str:
     """
     steps = list(_through(language, text))
     taken = [index for _, node, _, index in steps if type(node) is not str]
-    place, said, roles = _beginning(language), "", []
+    place, told, roles = _beginning(language), "", []
     while (met := place.next()[0]) is not None:
         if type(met) is str:
-            said += met
+            told += met
             continue
         index = taken[len(roles)]
         roles.append(met.name if isinstance(met, Draw) else None)
         entries = met.lexicon(place.memory).entries if roles[-1] else met.bodies
         if roles[-1] == role and roles.count(role) == 1:
-            index = next((i for i, e in enumerate(entries) if e["text"] == word), -1)
-            require(
-                "word", word, lambda _, i=index: i >= 0, f"one that {role!r} can be"
-            )
+            words = [entry["text"] for entry in entries]
+            if word not in words:
+                raise ValueError(f"{word=} must be one that {role!r} can be")
+            index = words.index(word)
         if index >= len(entries) or index in met.odds(place.memory)[1]:
             raise ValueError(f"with {word!r} as {role!r} the story has no such twin")
         place.take(met, index)
-    wanted = f"one of {', '.join(sorted({*roles} - {None}))}, which this story draws"
-    require("role", role, roles.__contains__, wanted)
-    return said
+    if role not in roles:
+        drawn = ", ".join(sorted({*roles} - {None}))
+        raise ValueError(f"{role=} must be one of {drawn}, which this story draws")
+    return told

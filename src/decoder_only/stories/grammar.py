@@ -122,40 +122,40 @@ class Departure(Exception):
 def opening(
     nodes: Sequence[Any], memory: Memory
 ) -> tuple[str, Choice | Draw | None, Memory]:
-    """What the nodes say before their first choice, that choice, and the memory it meets."""
-    said, ahead = "", list(reversed(nodes))
+    """The text of the nodes before their first choice, that choice, and the memory it meets."""
+    text, ahead = "", list(reversed(nodes))
     while ahead:
         node = ahead.pop()
         if type(node) is str:
-            said += node
+            text += node
         elif isinstance(node, Choice | Draw):
-            return said, node, memory
+            return text, node, memory
         elif isinstance(node, Remember):
             memory = {**memory, node.name: follow(node.path, memory)}
         else:
             ahead.extend(reversed(node.expand(memory)))
-    return said, None, memory
+    return text, None, memory
 
 
 def begins(nodes: Sequence[Any], text: str, at: int, memory: Memory) -> bool:
     """Whether the text at the cursor begins as the nodes do, up to and through a first choice."""
     if nodes and type(nodes[0]) is str and not text.startswith(nodes[0], at):
         return False
-    said, choice, memory = opening(nodes, memory)
-    if not text.startswith(said, at):
+    begin, choice, memory = opening(nodes, memory)
+    if not text.startswith(begin, at):
         return False
-    return choice is None or choice.find(text, at + len(said), memory) is not None
+    return choice is None or choice.find(text, at + len(begin), memory) is not None
 
 
 def leads(nodes: Sequence[Any], memory: Memory) -> Iterator[tuple[str, float]]:
     """Every way in which the nodes can begin, through their first choice, with its probability."""
-    said, choice, memory = opening(nodes, memory)
+    begin, choice, memory = opening(nodes, memory)
     if choice is None:
-        yield said, 1.0
+        yield begin, 1.0
         return
-    for _, body, share in choice.alternatives(memory):
+    for _, body, p in choice.alternatives(memory):
         for text, probability in leads(body, memory):
-            yield said + text, share * probability
+            yield begin + text, p * probability
 
 
 # ------------------------------------------------------------------------------------- the nodes
@@ -174,12 +174,12 @@ class Weights:
         """The index at which `uniform`, a number in [0, 1), falls."""
         return bisect_right(self.cumulative, uniform * self.total)
 
-    def share(self, index: int, used: Sequence[int] = ()) -> float:
+    def probability(self, index: int, used: Sequence[int] = ()) -> float:
         """The probability of an index among those that are not used up."""
         return self.weights[index] / (self.total - sum(self.weights[i] for i in used))
 
     def log_prob(self, index: int, used: Sequence[int] = ()) -> float:
-        return math.log(self.share(index, used)) if used else self.logs[index]
+        return math.log(self.probability(index, used)) if used else self.logs[index]
 
 
 class Choice:
@@ -191,12 +191,9 @@ class Choice:
 
     @cached_property
     def kind(self) -> str:
-        """ "filler" if all that can follow from it are words; else it is a "template"."""
-        return (
-            "template"
-            if any(_remembers(body, set()) for body in self.bodies)
-            else "filler"
-        )
+        """A "filler" chooses between words alone, a "template" remembers something."""
+        remembers = any(_remembers(body, set()) for body in self.bodies)
+        return "template" if remembers else "filler"
 
     def tell(self, teller: Writer | Reader, memory: Memory) -> None:
         tell(self.take(teller.choose(self, memory), memory), teller, memory)
@@ -220,7 +217,7 @@ class Choice:
     ) -> Iterator[tuple[int, Sequence[Any], float]]:
         """Each that is open: its index, how it begins, and its probability."""
         for index, body in enumerate(self.bodies):
-            yield index, body, self.weights.share(index)
+            yield index, body, self.weights.probability(index)
 
 
 class Lexicon:
@@ -290,7 +287,7 @@ class Draw:
         weights, used = self.odds(memory)
         for index, entry in enumerate(self.lexicon(memory).entries):
             if index not in used:
-                yield index, (entry[self.form],), weights.share(index, used)
+                yield index, (entry[self.form],), weights.probability(index, used)
 
 
 class Known:
@@ -338,14 +335,15 @@ def _remembers(nodes: Sequence[Any], met: set[str]) -> bool:
     """Whether the nodes, or a rule that they lead to, say or draw something remembered."""
     for node in nodes:
         if isinstance(node, Choice):
-            found = any(_remembers(body, met) for body in node.bodies)
+            bodies = node.bodies
         elif isinstance(node, Rule):
-            found = node.name not in met and _remembers(
-                node.expand({}), met | {node.name}
-            )
+            bodies = [] if node.name in met else [node.expand({})]
+            met = met | {node.name}
+        elif type(node) is str:
+            bodies = []
         else:
-            found = type(node) is not str
-        if found:
+            return True
+        if any(_remembers(body, met) for body in bodies):
             return True
     return False
 
@@ -394,8 +392,8 @@ class Grammar:
         weighted = []
         for tokens in self._alternatives(template):
             weight = 1
-            if tokens and (found := self.WEIGHT.match(tokens[0])):
-                weight, tokens[0] = int(found[1]), tokens[0][found.end() :]
+            if tokens and (prefix := self.WEIGHT.match(tokens[0])):
+                weight, tokens[0] = int(prefix[1]), tokens[0][prefix.end() :]
             weighted.append((weight, [token for token in tokens if token]))
         return self._nodes(weighted)
 

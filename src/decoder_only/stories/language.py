@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from numbers import Real
 from random import Random
 from typing import Any, ClassVar, Literal, get_args
 
-from decoder_only.base.checks import require
 from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
 from decoder_only.stories.world import (
     ALL_TALES,
@@ -28,7 +28,7 @@ from decoder_only.stories.world import (
     build_grammar,
 )
 
-__all__ = ["Explanation", "Floor", "Story", "StoryLanguage", "split_of"]
+__all__ = ["Explanation", "Floor", "Story", "StoryLanguage", "agreement", "split_of"]
 
 Split = Literal["train", "validation"]
 MOST_EXPONENT = 2  # with a steeper law a crowded story would look long for somebody new
@@ -63,13 +63,14 @@ class Floor:
 
     def nats_per_token(self, n_tokens: int) -> float:
         """The floor of a mean loss over `n_tokens`, the tokens that the stories come to."""
-        require("n_tokens", n_tokens, lambda n: n >= 1, "1 or more")
+        if not n_tokens >= 1:
+            raise ValueError(f"{n_tokens=} must be 1 or more")
         return self.nats / n_tokens
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The verdict of the language on a text.
+    """Whether a text is a story of the language, and if not, where it leaves it.
 
     Attributes:
         text: what was read.
@@ -169,21 +170,21 @@ class StoryLanguage:
         exponent: float = 1.0,
         tales: Sequence[str] | None = None,
     ) -> None:
-        told = ALL_TALES if tales is None else tales
-        require("seed", seed, _is_whole, "a whole number")
-        wanted = f"a whole number from {FEWEST_CHARACTERS} to {MOST_CHARACTERS}"
-        sizes = range(FEWEST_CHARACTERS, MOST_CHARACTERS + 1)
-        require(
-            "n_characters", n_characters, lambda n: _is_whole(n) and n in sizes, wanted
-        )
-        wanted = f"a number from 0 to {MOST_EXPONENT}"
-        require("exponent", exponent, lambda x: 0 <= x <= MOST_EXPONENT, wanted)
-        wanted = f"some of {', '.join(ALL_TALES)}"
-        require("tales", told, lambda x: x and {*x} <= {*ALL_TALES}, wanted)
+        tales = ALL_TALES if tales is None else tales
+        _check_seed(seed)
+        fewest, most = FEWEST_CHARACTERS, MOST_CHARACTERS
+        if not _is_whole(n_characters) or not fewest <= n_characters <= most:
+            sizes = f"a whole number from {fewest} to {most}"
+            raise ValueError(f"{n_characters=} must be {sizes}")
+        if not (isinstance(exponent, Real) and 0 <= exponent <= MOST_EXPONENT):
+            raise ValueError(f"{exponent=} must be a number from 0 to {MOST_EXPONENT}")
+        is_list = isinstance(tales, Collection) and len(tales) > 0
+        if not is_list or not {*tales} <= {*ALL_TALES}:
+            raise ValueError(f"{tales=} must be some of {', '.join(ALL_TALES)}")
         self.seed = seed
         self.n_characters = n_characters
         self.exponent = float(exponent)
-        self.tales = tuple(tale for tale in ALL_TALES if tale in told)
+        self.tales = tuple(tale for tale in ALL_TALES if tale in tales)
         self.grammar = build_grammar(
             seed=seed, n_characters=n_characters, exponent=exponent, tales=self.tales
         )
@@ -196,9 +197,11 @@ class StoryLanguage:
         Raises:
             ValueError: there is no such name.
         """
-        require(
-            "language", name, cls.SIZES.__contains__, f"one of {', '.join(cls.SIZES)}"
-        )
+        if name not in cls.SIZES:
+            known = ", ".join(cls.SIZES)
+            raise ValueError(
+                f"language={name!r} cannot work: it must be one of {known}"
+            )
         return cls(seed=seed, **cls.SIZES[name])
 
     @classmethod
@@ -208,7 +211,7 @@ class StoryLanguage:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What makes this language: `StoryLanguage(**arguments)` is the same, also from JSON."""
+        """`StoryLanguage(**arguments)` is this language, also after a way through JSON."""
         some = {} if self.tales == ALL_TALES else {"tales": self.tales}
         names = ("seed", "n_characters", "exponent")
         return {name: getattr(self, name) for name in names} | some
@@ -233,9 +236,9 @@ class StoryLanguage:
         so the score of a validation set under the language remains its floor. A model could go
         below it only by computing CRC-32, and then by no more than log(16) nats per story.
         """
-        splits = get_args(Split)
-        require("split", split, splits.__contains__, '"train" or "validation"')
-        require("seed", seed, _is_whole, "a whole number")
+        if split not in get_args(Split):
+            raise ValueError(f'{split=} must be "train" or "validation"')
+        _check_seed(seed)
         return self._stories(split, seed)
 
     def _stories(self, split: Split, seed: int) -> Iterator[str]:
@@ -321,7 +324,7 @@ class StoryLanguage:
 
     @property
     def fact_bits(self) -> float:
-        """What it takes to tell all facts to somebody who knows the lists and their weights."""
+        """The information in all facts, in bits, for a reader who knows the lists and weights."""
         people = self.grammar.lexicons["people"].entries
         return math.fsum(person["nats"] for person in people) / math.log(2)
 
@@ -349,21 +352,22 @@ class StoryLanguage:
         }
 
 
+def agreement(text: str, at: int, lead: str) -> int:
+    """How many characters at the start of `lead` stand in the text at the cursor."""
+    pairs = zip(text[at : at + len(lead)], lead, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
 def _furthest(
     text: str, start: int, expected: Iterable[tuple[str, float]]
 ) -> tuple[int, tuple[tuple[str, float], ...]]:
-    """How far the text agrees with one of the continuations, and what those that agree go on to."""
-
-    def agreement(lead: str) -> int:
-        pairs = zip(text[start : start + len(lead)], lead, strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-    agreements = [(agreement(lead), lead, share) for lead, share in expected]
+    """How far the text agrees with one of the continuations, and the rest of those that agree."""
+    agreements = [(agreement(text, start, lead), lead, p) for lead, p in expected]
     longest = max(length for length, _, _ in agreements)
     agreeing = [(lead[longest:], p) for n, lead, p in agreements if n == longest]
-    total = math.fsum(share for _, share in agreeing)
+    total = math.fsum(p for _, p in agreeing)
     ranked = sorted(agreeing, key=lambda pair: -pair[1])
-    return start + longest, tuple((lead, share / total) for lead, share in ranked)
+    return start + longest, tuple((lead, p / total) for lead, p in ranked)
 
 
 class _Meter(Reader):
@@ -382,11 +386,8 @@ class _Meter(Reader):
         index = super().choose(choice, memory)
         mine: list[tuple[str, float]] = []
         rivals: list[tuple[str, float]] = []
-        for _, body, share in choice.alternatives(memory):
-            begun = [
-                (lead, share * share_of_lead)
-                for lead, share_of_lead in leads(body, memory)
-            ]
+        for _, body, p in choice.alternatives(memory):
+            begun = [(lead, p * p_lead) for lead, p_lead in leads(body, memory)]
             taken = any(self.text.startswith(lead, self.at) for lead, _ in begun)
             (mine if taken else rivals).extend(begun)
         at, offset, posterior = self.at, 0, _posterior(mine, rivals)
@@ -402,6 +403,11 @@ class _Meter(Reader):
 
 def _is_whole(x: object) -> bool:
     return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _check_seed(seed: int) -> None:
+    if not _is_whole(seed):
+        raise ValueError(f"{seed=} must be a whole number")
 
 
 def _posterior(mine: list[tuple[str, float]], rivals: list[tuple[str, float]]) -> float:

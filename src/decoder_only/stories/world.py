@@ -97,10 +97,10 @@ def shuffled(rng: Random, items: list[Any]) -> list[Any]:
 
 
 def forms(text: str, close: str | None = None) -> Record:
-    """What is said of a word, and, of a word that a last line may recall, by which rule it does."""
+    """The forms of a word; and if a last line may recall it, the rule by which it does."""
     a = ("an " if text[0] in "aeiou" else "a ") + text
-    said = {"text": text, "Text": capital(text), "a": a, "A": capital(a)}
-    return said | ({"close": f"<close.{close}>"} if close else {})
+    record = {"text": text, "Text": capital(text), "a": a, "A": capital(a)}
+    return record | ({"close": f"<close.{close}>"} if close else {})
 
 
 def capital(text: str) -> str:
@@ -108,8 +108,8 @@ def capital(text: str) -> str:
 
 
 def pronouns(she: str) -> Record:
-    said = PRONOUNS[she]
-    return said | {"She": capital(she), "Her": capital(said["her"])}
+    small = PRONOUNS[she]
+    return small | {"She": capital(she), "Her": capital(small["her"])}
 
 
 def people(rng: Random, count: int) -> list[Record]:
@@ -156,7 +156,7 @@ def foods() -> list[Record]:
 
 
 def places() -> list[Record]:
-    found = []
+    records = []
     for kind, (at, nooks) in WORDS["places"].items():
         spots = [forms(nook) for nook in nooks.split(", ")]
         corners = Lexicon(spots, [1] * len(spots), "place")
@@ -164,8 +164,8 @@ def places() -> list[Record]:
         names += [f"{name} {kind}" for name in WORDS["place_names"]]
         for name in names:
             place = {"at": f"{at} {name}", "nooks": corners}
-            found.append(forms(name, "haunt") | place)
-    return found
+            records.append(forms(name, "haunt") | place)
+    return records
 
 
 def animals() -> list[Record]:
@@ -218,7 +218,7 @@ def days() -> list[Record]:
 def settle(
     rng: Random, person: Record, lexicons: dict[str, Lexicon], exponent: float
 ) -> None:
-    """Decides, once and for all, what is true of a person, and counts what it takes to say so."""
+    """Draws all facts of a person, and adds up their information in nats."""
     person["nats"] = math.log(2)  # for the pet's sex
 
     def choose(weights: Weights, besides: Sequence[int] = ()) -> int:

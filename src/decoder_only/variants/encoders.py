@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
 from decoder_only.base.modes import kept_modes
 from decoder_only.model.attention import attention_mask
 from decoder_only.model.block import Block
@@ -44,7 +43,8 @@ __all__ = [
 class Encoder(GPT):
     """A `GPT` that looks both ways: each position sees all that are not padding.
 
-    What later tokens change cannot be kept, so it has no cache and does not generate.
+    Later tokens change the keys and values of earlier ones, so it has no cache and does not
+    generate.
 
     Args:
         config, generator: see `GPT`.
@@ -64,15 +64,17 @@ class Encoder(GPT):
         pad_id: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        _require_id("pad_id", pad_id, config.vocab_size, optional=True)
+        if pad_id is not None:
+            _check_id("pad_id", pad_id, config.vocab_size)
         super().__init__(config, generator=generator)
         self.pad_id = pad_id
 
     def _mask(
-        self, window: int | None, ids: Tensor, store: KeyValueCache | None
+        self, window: int | None, ids: Tensor, cache: KeyValueCache | None
     ) -> Bool[Tensor, "*b s t"]:
-        wanted = "None: in an encoder a new token changes the keys of those before it"
-        require("cache", store, lambda cache: cache is None, wanted)
+        if cache is not None:
+            reason = "in an encoder a new token changes the keys of those before it"
+            raise ValueError(f"cache={cache} must be None: {reason}")
         settings = {"window": window, "device": ids.device}
         padding = None if self.pad_id is None else ids != self.pad_id
         length = ids.shape[1]
@@ -106,7 +108,7 @@ class DecoderBlock(Block):
     def forward(
         self,
         x: Float[Tensor, "b s d"],
-        turns: Float[Tensor, "2 ... s _"] | None,
+        rotation: Float[Tensor, "2 ... s _"] | None,
         mask: Bool[Tensor, "*b s _"] | None,
         cache: KeyValueCache | None,
         source: Float[Tensor, "b t d"],
@@ -116,29 +118,29 @@ class DecoderBlock(Block):
 
         Args:
             x: the residual stream of the target, S positions.
-            turns, mask, cache: see `MultiHeadAttention.forward`.
-            source: what the encoder made of T positions; T need not be S.
+            rotation, mask, cache: see `MultiHeadAttention.forward`.
+            source: the encoder's output for T positions; T need not be S.
             is_seen: False where the source is padding.
         """
-        size = x.shape[1], source.shape[1]
-        seen = attention_mask(*size, causal=False, padding=is_seen, device=x.device)
-        for part, norm, handed in (
-            (self.attention, self.attention_norm, (turns, mask, cache)),
-            (self.cross, self.cross_norm, (None, seen, None, source)),
-            (self.mlp, self.mlp_norm, ()),
-        ):
-            if self.pre_norm:
-                x = x + self.dropout(part(norm(x), *handed))
-            else:
-                x = norm(x + self.dropout(part(x, *handed)))
-        return x
+        sizes = x.shape[1], source.shape[1]
+        seen = attention_mask(*sizes, causal=False, padding=is_seen, device=x.device)
+        x = self._add(x, self.attention, self.attention_norm, rotation, mask, cache)
+        x = self._add(x, self.cross, self.cross_norm, None, seen, None, source)
+        return self._add(x, self.mlp, self.mlp_norm)
+
+    def _add(
+        self, x: Tensor, part: nn.Module, norm: nn.Module, *arguments: object
+    ) -> Tensor:
+        if self.pre_norm:
+            return x + self.dropout(part(norm(x), *arguments))
+        return norm(x + self.dropout(part(x, *arguments)))
 
 
 class Decoder(GPT):
-    """A `GPT` whose blocks read from a source, which its forward pass is handed after the cache.
+    """A `GPT` whose blocks read from a source, an argument of its forward pass after the cache.
 
     Without cross-attention it is a `GPT`, to the name of every weight. Padding behind a target
-    needs no mask: what stands later is not seen.
+    needs no mask: later positions are not seen.
 
     Args:
         config, generator: see `GPT`. Cross-attention has the heads of the attention before it,
@@ -199,14 +201,15 @@ class EncoderDecoder(nn.Module):
         source_vocab_size: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        whole = "(None,): a source is seen whole"
-        require("windows", config.windows, lambda w: {*w} == {None}, whole)
-        _require_id("pad_id", pad_id, config.vocab_size)
+        if {*config.windows} != {None}:
+            windows = config.windows
+            raise ValueError(f"{windows=} must be (None,): a source is seen whole")
+        _check_id("pad_id", pad_id, config.vocab_size)
         other = {"n_layers": n_encoder_layers, "vocab_size": source_vocab_size}
         other = {name: size for name, size in other.items() if size is not None}
         super().__init__()
         self.config, self.pad_id = config, pad_id
-        settings = replace(config, tied=True, **other)  # a head that nobody asks
+        settings = replace(config, tied=True, **other)  # its head is not used
         self.encoder = Encoder(settings, pad_id=pad_id, generator=generator)
         self.decoder = Decoder(config, generator=generator)
         if source_vocab_size is None:
@@ -224,14 +227,16 @@ class EncoderDecoder(nn.Module):
         Raises:
             ValueError: the rows do not belong together, or ids that `GPT.forward` refuses.
         """
-        wanted = f"{len(source)} rows, one for each of the source"
-        require("target rows", len(target), lambda n: n == len(source), wanted)
+        if len(target) != len(source):
+            raise ValueError(
+                f"target rows={len(target)} must be {len(source)}, as of the source"
+            )
         return self.decoder(target, None, *self.read(source))
 
     def read(
         self, source: Int[Tensor, "b t"]
     ) -> tuple[Float[Tensor, "b t d"], Bool[Tensor, "b t"]]:
-        """What the decoder is handed: the encoder's last vectors, and which are not padding."""
+        """The decoder's inputs: the encoder's last vectors, and which are not padding."""
         return self.encoder.hidden(source), source != self.pad_id
 
     def given(self, source: Int[Tensor, "b t"]) -> nn.Module:
@@ -246,7 +251,7 @@ class EncoderDecoder(nn.Module):
 
 
 class _Given(nn.Module):
-    """A decoder that knows its source: it is asked as a `GPT` is."""
+    """A decoder with its source, which has the interface of a `GPT`."""
 
     def __init__(self, decoder: Decoder, memory: Tensor, is_seen: Tensor) -> None:
         super().__init__()
@@ -260,10 +265,8 @@ class _Given(nn.Module):
         *,
         last_only: bool = False,
     ) -> Float[Tensor, "b _ v"]:
-        memory, is_seen = (
-            each.expand(len(ids), *each.shape[1:]) for each in self.source
-        )
-        return self.decoder(ids, cache, memory, is_seen, last_only=last_only)
+        source = [x.expand(len(ids), *x.shape[1:]) for x in self.source]
+        return self.decoder(ids, cache, *source, last_only=last_only)
 
 
 class MaskedModel(Encoder):
@@ -287,7 +290,7 @@ class MaskedModel(Encoder):
 
 
 class _Normalized(nn.Module):
-    """What puts positions into the stream, and a norm behind it."""
+    """Position embeddings, and a norm behind them."""
 
     def __init__(self, positions: nn.Module | None, norm: LayerNorm | RMSNorm) -> None:
         super().__init__()
@@ -341,20 +344,20 @@ def mask_tokens(
     ignore_index: int = -1,
     generator: torch.Generator | None = None,
 ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]:
-    """What a masked model is asked, and the answers: some tokens are hidden, and to be named.
+    """Inputs with some tokens hidden, and targets: the hidden tokens.
 
     Of the tokens that are asked for, most are replaced by the mask, some by a token drawn at
-    random, and the others stay. When it is used the model meets no mask, or one; so it may not
-    trust that what it sees is right, nor that what is asked for is a mask.
+    random, and the others stay. In use the model meets no mask, or one. So it must learn that an
+    input may be wrong, and that a target may stand behind any input.
 
     Args:
         ids: the texts, on the CPU.
         mask_id: the token that hides another.
         vocab_size: V; random tokens are drawn from all of it but `keep` and the mask.
         keep: tokens that are never asked for, such as padding.
-        rate: share of the tokens that is asked for; above 0, at most 1.
-        shares: of these, how many become the mask and how many a random token; at most 1 together.
-        ignore_index: what stands in the answers where nothing is asked; as in `next_token_loss`.
+        rate: fraction of the tokens that is asked for; above 0, at most 1.
+        shares: fractions of these that become the mask, and a random token; at most 1 together.
+        ignore_index: the target where nothing is asked; as in `next_token_loss`.
         generator: source of the draws, on the CPU; torch's global one by default.
 
     Returns:
@@ -366,28 +369,26 @@ def mask_tokens(
 
     Source: Devlin et al. (2019), section 3.1.
     """
-    _require_id("mask_id", mask_id, vocab_size)
-    require("rate", rate, lambda r: 0 < r <= 1, "above 0 and at most 1")
-    wanted = "two shares of 0 or more, at most 1 together"
-    require("shares", shares, lambda x: min(x) >= 0 and sum(x) <= 1 + 1e-9, wanted)
+    _check_id("mask_id", mask_id, vocab_size)
+    if not 0 < rate <= 1:
+        raise ValueError(f"{rate=} must be above 0 and at most 1")
+    if not (min(shares) >= 0 and sum(shares) <= 1 + 1e-9):
+        raise ValueError(f"{shares=} must be 0 or more, and at most 1 together")
     never = {*keep, mask_id}
     ordinary = torch.tensor([v for v in range(vocab_size) if v not in never])
-    require("keep", len(ordinary), lambda n: n > 0, "such that other tokens are left")
+    if not len(ordinary):
+        raise ValueError(f"{keep=} must be such that other tokens are left")
     settings = {"generator": generator}
     asked = torch.rand(ids.shape, **settings) < rate
     asked &= ~torch.isin(ids, torch.tensor([*never]))
-    fate = torch.rand(ids.shape, **settings)
+    uniform = torch.rand(ids.shape, **settings)
     drawn = ordinary[torch.randint(len(ordinary), ids.shape, **settings)]
-    masked = asked & (fate < shares[0])
-    replaced = asked & ~masked & (fate < sum(shares))
+    masked = asked & (uniform < shares[0])
+    replaced = asked & ~masked & (uniform < sum(shares))
     inputs = ids.masked_fill(masked, mask_id).where(~replaced, drawn.to(ids.dtype))
     return inputs, ids.masked_fill(~asked, ignore_index)
 
 
-def _require_id(
-    name: str, id: int | None, vocab_size: int, *, optional: bool = False
-) -> None:
-    def fits(id: int | None) -> bool:
-        return optional if id is None else id in range(vocab_size)
-
-    require(name, id, fits, f"in 0..{vocab_size - 1}" + ", or None" * optional)
+def _check_id(name: str, id: int, vocab_size: int) -> None:
+    if id not in range(vocab_size):
+        raise ValueError(f"{name}={id!r} must be in 0..{vocab_size - 1}")

@@ -23,7 +23,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import IGNORED
 
@@ -41,6 +40,11 @@ __all__ = [
 
 LINEAR = ("query", "key", "value", "output", "up", "down")
 """The names of the linear maps of a block; a gated MLP has "gate" as well."""
+
+
+def _check_at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ValueError(f"{name}={value} must be {least} or more")
 
 
 # ------------------------------------------------------------------------ what is read off it
@@ -63,7 +67,7 @@ class Classifier(nn.Module):
     """
 
     def __init__(self, model: GPT, n_classes: int) -> None:
-        require("n_classes", n_classes, lambda n: n >= 2, "2 or more")
+        _check_at_least("n_classes", n_classes, 2)
         super().__init__()
         self.model = model
         weight = model.embedding.weight
@@ -89,9 +93,9 @@ class Classifier(nn.Module):
     ) -> Float[Tensor, "b d"]:
         """What the map reads: the vector of each text's last token, behind the last norm."""
         if lengths.is_cpu and not torch.compiler.is_compiling():
-            within = f"from 1 to {ids.shape[1]}"
-            for n in (int(lengths.min()), int(lengths.max())):
-                require("lengths", n, lambda n: 1 <= n <= ids.shape[1], within)
+            for length in (int(lengths.min()), int(lengths.max())):
+                if length not in range(1, ids.shape[1] + 1):
+                    raise ValueError(f"lengths={length} must be from 1 to {ids.shape[1]}")
         rows = torch.arange(len(ids), device=ids.device)
         return self.model.hidden(ids)[rows, lengths - 1]
 
@@ -127,8 +131,7 @@ class LoRA(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         n_out, n_in = linear.weight.shape
-        ranks = range(1, min(n_in, n_out) + 1)
-        require("rank", rank, ranks.__contains__, f"from 1 to {ranks[-1]}")
+        _check_rank(rank, linear)
         super().__init__()
         self.linear = linear.requires_grad_(False)
         self.scale = alpha / rank
@@ -150,6 +153,12 @@ class LoRA(nn.Module):
         return merged
 
 
+def _check_rank(rank: int, *linears: nn.Linear) -> None:
+    largest = min(min(linear.weight.shape) for linear in linears)
+    if rank not in range(1, largest + 1):
+        raise ValueError(f"{rank=} must be from 1 to {largest}")
+
+
 def add_lora(
     model: GPT,
     *,
@@ -158,10 +167,10 @@ def add_lora(
     targets: Collection[str] = LINEAR,
     generator: torch.Generator | None = None,
 ) -> list[nn.Parameter]:
-    """Freeze a model where it lies, and give linear maps of its blocks a low-rank addition.
+    """Freeze a model in place, and give linear maps of its blocks a low-rank addition.
 
     Args:
-        model: changed in place; only what is returned requires a gradient from then on.
+        model: changed in place; only the returned parameters require a gradient from then on.
         rank, alpha, generator: see `LoRA`.
         targets: which linear maps of a block, by their names.
 
@@ -178,14 +187,16 @@ def add_lora(
         for name, part in parent.named_children()
         if isinstance(part, nn.Linear) and not isinstance(parent, LoRA)
     ]
-    known = sorted({name for _, name, _ in maps})
-    wanted = f"some of {', '.join(known)}, which have no addition yet"
-    require("targets", tuple(targets), lambda x: x and {*x} <= {*known}, wanted)
-    found = [each for each in maps if each[1] in targets]
-    most = min(min(part.weight.shape) for _, _, part in found)
-    require("rank", rank, range(1, most + 1).__contains__, f"from 1 to {most}")
+    names = sorted({name for _, name, _ in maps})
+    if not targets or not {*targets} <= {*names}:
+        raise ValueError(
+            f"targets={tuple(targets)} must be some of {', '.join(names)}, which have no addition "
+            "yet"
+        )
+    chosen = [each for each in maps if each[1] in targets]
+    _check_rank(rank, *(part for _, _, part in chosen))
     model.requires_grad_(False)
-    for parent, name, part in found:
+    for parent, name, part in chosen:
         added = LoRA(part, rank=rank, alpha=alpha, generator=generator)
         setattr(parent, name, added)
     return [p for p in model.parameters() if p.requires_grad]
@@ -225,10 +236,11 @@ def answer_rows(
     Raises:
         ValueError: they are not equally many, there are none, or one is empty.
     """
-    n, wanted = len(prompts), "as many as there are answers, and one at least"
-    require("number of prompts", n, lambda n: n == len(answers) > 0, wanted)
-    lengths = [*map(len, prompts), *map(len, answers)]
-    require("shortest", min(lengths), lambda n: n > 0, "a token or more")
+    if not len(prompts) == len(answers) > 0:
+        raise ValueError(
+            f"number of prompts={len(prompts)} must be that of answers, {len(answers)}, and not 0"
+        )
+    _check_at_least("shortest", min(map(len, [*prompts, *answers])), 1)
     pairs = list(zip(prompts, answers, strict=True))
     size = max(len(prompt) + len(answer) for prompt, answer in pairs)
     rows = torch.full((len(pairs), size), pad_id, dtype=torch.long)
@@ -244,7 +256,7 @@ def answer_rows(
 
 
 class AnswerTree:
-    """The answers that may be given, so that a model's distribution over them is exact.
+    """A list of allowed answers, over which a model's distribution is exact.
 
     Each token of an answer is drawn among those with which some answer goes on; all others have
     probability zero, as with `generate(restrict=...)`. So the answers' probabilities sum to one.
@@ -259,10 +271,10 @@ class AnswerTree:
     def __init__(self, answers: Sequence[Sequence[int]]) -> None:
         self.answers = [tuple(answer) for answer in answers]
         ordered = sorted(self.answers)
-        require("number of answers", len(ordered), lambda n: n >= 2, "2 or more")
+        _check_at_least("number of answers", len(ordered), 2)
         for one, other in pairwise(ordered):
-            wanted = f"no beginning of another, and {other} begins with it"
-            require("an answer", one, lambda a, b=other: b[: len(a)] != a, wanted)
+            if other[: len(one)] == one:
+                raise ValueError(f"an answer={one} must be no beginning of {other}")
         after: dict[tuple[int, ...], set[int]] = {}
         for answer in self.answers:
             for size, token in enumerate(answer):
@@ -271,20 +283,18 @@ class AnswerTree:
         place = {token: i for i, token in enumerate(tokens)}
         longest = max(map(len, self.answers))
         # An answer is read without its last token; those that begin alike are read once.
-        beginnings = {answer[:-1]: None for answer in self.answers}
-        self.beginnings = list(beginnings)
+        self.beginnings = list(dict.fromkeys(answer[:-1] for answer in self.answers))
         self.read_at = [self.beginnings.index(answer[:-1]) for answer in self.answers]
         # What may follow, and what does, at each step of each answer, among the tokens in use.
         self.tokens = torch.tensor(tokens)
         shape = len(self.answers), longest
         self.allowed = torch.zeros(*shape, len(tokens), dtype=torch.bool)
-        self.allowed[..., 0] = True  # behind an answer: one token, which adds nothing
+        self.allowed[..., 0] = True  # behind an answer: one token, of probability one
         self.taken = torch.zeros(shape, dtype=torch.long)
         for row, answer in enumerate(self.answers):
             for size, token in enumerate(answer):
-                follow = [place[each] for each in after[answer[:size]]]
-                self.allowed[row, size] = False
-                self.allowed[row, size, follow] = True
+                following = after[answer[:size]]
+                self.allowed[row, size] = torch.tensor([t in following for t in tokens])
                 self.taken[row, size] = place[token]
 
     def log_probs(
@@ -301,13 +311,13 @@ class AnswerTree:
         """
         longest, shortest = self.taken.shape[1], min(map(len, prompts), default=0)
         place = model.embedding.weight.device
-        require("shortest prompt", shortest, lambda n: n > 0, "a token or more")
+        _check_at_least("shortest prompt", shortest, 1)
         pairs = [(p, beginning) for p in prompts for beginning in self.beginnings]
         size = max(map(len, prompts)) + longest - 1
         ids = torch.zeros(len(pairs), size, dtype=torch.long)
         for row, (prompt, beginning) in enumerate(pairs):
-            told = torch.tensor([*prompt, *beginning])
-            ids[row, : len(told)] = told
+            text = torch.tensor([*prompt, *beginning])
+            ids[row, : len(text)] = text
         first = torch.tensor([len(prompt) - 1 for prompt, _ in pairs])
         rows, at = torch.arange(len(pairs))[:, None], torch.arange(longest)
         x = model.hidden(ids.to(place))[rows, first[:, None] + at]
@@ -323,7 +333,7 @@ class AnswerTree:
 def optimal_policy(
     reference: Float[Tensor, "b _"], rewards: Float[Tensor, "b _"], *, beta: float
 ) -> Float[Tensor, "b _"]:
-    """The log of what maximizes E_q[r] - beta KL(q || p) over all distributions q.
+    """The log of the q that maximizes E_q[r] - beta KL(q || p) over all distributions.
 
         q = p exp(r / beta) / Z
 
@@ -334,7 +344,8 @@ def optimal_policy(
 
     Source: Rafailov et al. (2023), equation 4, where the older sources are named.
     """
-    require("beta", beta, lambda x: x > 0, "above 0")
+    if not beta > 0:
+        raise ValueError(f"{beta=} must be above 0")
     return (reference + rewards / beta).log_softmax(-1)
 
 
@@ -357,7 +368,8 @@ def dpo_loss(
 
     Source: Rafailov et al. (2023), equation 7.
     """
-    require("beta", beta, lambda x: x > 0, "above 0")
+    if not beta > 0:
+        raise ValueError(f"{beta=} must be above 0")
     margin = (chosen - reference_chosen) - (rejected - reference_rejected)
     return -F.logsigmoid(beta * margin).mean()
 
@@ -395,10 +407,11 @@ def grpo_loss(
 
     Source: Shao et al. (2024), section 4.1; without the division Liu et al. (2025).
     """
-    require("beta", beta, lambda x: x >= 0, "0 or more")
-    kinds = ("loss", "reward")
-    require("penalty", penalty, kinds.__contains__, f"one of {kinds}")
-    require("group", log_probs.shape[1], lambda n: n >= 2, "two answers or more")
+    if not beta >= 0:
+        raise ValueError(f"{beta=} must be 0 or more")
+    if penalty not in ("loss", "reward"):
+        raise ValueError(f"{penalty=} must be 'loss' or 'reward'")
+    _check_at_least("group", log_probs.shape[1], 2)
     gap = log_probs - reference
     if penalty == "reward":
         rewards = rewards - beta * gap.detach()

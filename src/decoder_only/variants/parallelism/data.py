@@ -14,7 +14,6 @@ from torch.func import functional_call
 from torch.nn.utils import vector_to_parameters
 from torch.utils.checkpoint import checkpoint
 
-from decoder_only.base.checks import require
 from decoder_only.model.gpt import GPT
 from decoder_only.variants.parallelism.group import Group
 from decoder_only.variants.parallelism.tensor import gather
@@ -96,7 +95,7 @@ def _buckets(
 ) -> list[dict[str, nn.Parameter]]:
     """Trained parameters, the last ones first, since gradients are born in this order.
 
-    Of each gradient that backward has made, `arrived` is told the bucket and the name.
+    `arrived` is called with the bucket and the name of each gradient that backward has made.
     """
     buckets: list[dict[str, nn.Parameter]] = [{}]
     for name, p in reversed([*module.named_parameters()]):
@@ -117,19 +116,19 @@ def _flatten(tensors: Iterable[Tensor], group: Group) -> Tensor:
 
 
 class ShardedOptimizer:
-    """Each device moves its share of the weights, and keeps the optimizer's state for that alone.
+    """Each device updates its shard of the weights, and stores the optimizer's state of that alone.
 
-    The weights of a bucket lie in one piece of memory, and the share is a part of that: nothing is
-    held twice.
+    The weights of a bucket lie in one piece of memory, and the shard is a view of that: nothing is
+    stored twice.
 
     Args:
         module: a whole model, the same in each device, which must stay where it is.
         group: the devices, each of which computes its rows of the batch.
-        build: makes the optimizer for a list of parameters, the shares: for all weights alike.
+        build: makes the optimizer for a list of parameters, the shards: for all weights alike.
         stage: of ZeRO, 1 or 2. In the first, gradients are whole until `step`. In the second, a
             bucket's are added up over the devices as soon as backward has made them, and all but
-            the share is let go; so every micro-batch sends its own.
-        bucket_bytes: see `DataParallel`. A bucket that waits for a gradient is held whole.
+            the shard is freed; so every micro-batch sends its own.
+        bucket_bytes: see `DataParallel`. A bucket that waits for a gradient is whole until then.
 
     Source: Rajbhandari et al. (2020).
     """
@@ -143,7 +142,8 @@ class ShardedOptimizer:
         stage: int,
         bucket_bytes: int = 25_000_000,
     ) -> None:
-        require("stage", stage, (1, 2).__contains__, "1 or 2")
+        if stage not in (1, 2):
+            raise ValueError(f"{stage=} must be 1 or 2")
         self.group, self.stage = group, stage
         self.buckets = _buckets(module, bucket_bytes, self._arrived)
         self._flats = [_flatten(bucket.values(), group) for bucket in self.buckets]
@@ -160,8 +160,8 @@ class ShardedOptimizer:
             self._reduce(number)
 
     def _reduce(self, number: int) -> None:
-        """Add the devices' gradients, keep the share of the average, and let go of the rest."""
-        bucket, share = self.buckets[number], self.shares[number]
+        """Average the devices' gradients, keep this device's shard, and free the rest."""
+        bucket, shard = self.buckets[number], self.shares[number]
         if late := [name for name, p in bucket.items() if p.grad is None]:
             raise RuntimeError(
                 f"no gradient came for {', '.join(late)}: the loss does not depend on it; freeze "
@@ -171,35 +171,35 @@ class ShardedOptimizer:
         for p in bucket.values():
             p.grad = None
         mean = self.group.reduce_scatter(flat) / self.group.size
-        share.grad = mean if share.grad is None else share.grad + mean
+        shard.grad = mean if shard.grad is None else shard.grad + mean
 
     def step(self) -> None:
-        """Move the shares, and gather the others'.
+        """Update this device's shards, and gather the others'.
 
         Raises:
             RuntimeError: if some parameter that is not frozen has no gradient.
         """
-        for number, share in enumerate(self.shares):
+        for number, shard in enumerate(self.shares):
             is_whole = any(p.grad is not None for p in self.buckets[number].values())
-            if is_whole or share.grad is None:
+            if is_whole or shard.grad is None:
                 self._reduce(number)
         self.optimizer.step()
-        for flat, share in zip(self._flats, self.shares, strict=True):
-            share.grad = None
-            flat.copy_(self.group.all_gather(share.detach()))
+        for flat, shard in zip(self._flats, self.shares, strict=True):
+            shard.grad = None
+            flat.copy_(self.group.all_gather(shard.detach()))
 
 
 class FullySharded(nn.Module):
-    """A module of which each device keeps a P-th, and has the whole only while it computes.
+    """A module of which each device stores a P-th, and has the whole only while it computes.
 
-    Forward gathers the weights and forgets them. Backward gathers them again, computes what
-    forward did not keep (activation checkpointing, which ZeRO's third stage does not ask for), and
-    adds up the gradients into shares: the transpose of an all-gather is a reduce-scatter.
+    Forward gathers the weights and frees them. Backward gathers them again, computes what
+    forward did not save (activation checkpointing, which ZeRO's third stage does not ask for), and
+    adds up the gradients into shards: the transpose of an all-gather is a reduce-scatter.
 
     Args:
-        module: parts of it may be fully sharded already, and keep their shares. None is frozen.
+        module: parts of it may be fully sharded already, and keep their shards. None is frozen.
         group: the devices, each of which computes its rows of the batch.
-        keep: gather once a step, keep the weights until backward is through, recompute nothing.
+        keep: gather once a step, keep the weights until backward is done, recompute nothing.
 
     Raises:
         ValueError: for frozen parts, and without `keep` for dropout.
@@ -210,20 +210,22 @@ class FullySharded(nn.Module):
     def __init__(self, module: nn.Module, group: Group, *, keep: bool = False) -> None:
         super().__init__()
         self.group, self.keep = group, keep
-        self._module = [module]  # in a list, so that its empty parameters are not ours
+        self._module = [
+            module
+        ]  # in a list, so that its empty parameters are not registered
         inner = [m for m in module.modules() if isinstance(m, FullySharded)]
-        theirs = {id(p) for m in inner for p in m.parameters()}
-        own = {n: p for n, p in module.named_parameters() if id(p) not in theirs}
-        chances = [getattr(m, n, 0) for m in module.modules() for n in ("p", "dropout")]
-        dropout = max((p for p in chances if isinstance(p, float)), default=0.0)
-        wanted = "0, or keep=True: what is computed again would draw another mask"
-        require("dropout", dropout, lambda p: keep or p == 0, wanted)
-        frozen = [name for name, p in own.items() if not p.requires_grad]
-        require("frozen", frozen, lambda x: not x, "[], since a share moves as one")
+        sharded = {id(p) for m in inner for p in m.parameters()}
+        own = {n: p for n, p in module.named_parameters() if id(p) not in sharded}
+        rates = [getattr(m, n, 0) for m in module.modules() for n in ("p", "dropout")]
+        dropout = max((p for p in rates if isinstance(p, float)), default=0.0)
+        if dropout and not keep:
+            raise ValueError(f"{dropout=} must be 0, or keep=True: masks would differ")
+        if frozen := [name for name, p in own.items() if not p.requires_grad]:
+            raise ValueError(f"{frozen=} must be [], since a shard is updated whole")
         self.shapes = {name: p.shape for name, p in own.items()}
         flat = _flatten(own.values(), group)
-        self.share = nn.Parameter(flat.chunk(group.size)[group.rank].clone())
-        self.share.register_hook(lambda gradient: gradient / group.size)
+        self.shard = nn.Parameter(flat.chunk(group.size)[group.rank].clone())
+        self.shard.register_hook(lambda gradient: gradient / group.size)
         for p in own.values():
             p.data = p.new_empty(0)
         self.inner = nn.ModuleList(inner)
@@ -239,12 +241,12 @@ class FullySharded(nn.Module):
     def forward(self, *inputs: Any) -> Any:
         """What the module returns."""
         if self.keep:
-            return self._run(self.share, *inputs)
+            return self._run(self.shard, *inputs)
         settings = {"use_reentrant": False, "preserve_rng_state": False}
-        return checkpoint(self._run, self.share, *inputs, **settings)
+        return checkpoint(self._run, self.shard, *inputs, **settings)
 
-    def _run(self, share: Tensor, *inputs: Any) -> Any:
-        weights = self._named(gather(share, self.group, dim=0))
+    def _run(self, shard: Tensor, *inputs: Any) -> Any:
+        weights = self._named(gather(shard, self.group, dim=0))
         return functional_call(self._module[0], weights, inputs)
 
     def _named(self, flat: Tensor) -> dict[str, Tensor]:
@@ -255,11 +257,11 @@ class FullySharded(nn.Module):
 
     def whole(self) -> dict[str, Tensor]:
         """All weights under the module's names."""
-        found = self._named(self.group.all_gather(self.share.detach()))
+        weights = self._named(self.group.all_gather(self.shard.detach()))
         for name, part in self._module[0].named_modules():
             if isinstance(part, FullySharded):
-                found |= {f"{name}.{inner}": x for inner, x in part.whole().items()}
-        return found
+                weights |= {f"{name}.{inner}": x for inner, x in part.whole().items()}
+        return weights
 
 
 def fully_shard(model: GPT, group: Group) -> FullySharded:

@@ -3,8 +3,8 @@
 In a collective all devices of a group take part:
 
     all-reduce        each ends with the sum of all tensors
-    reduce-scatter    each ends with its own share of that sum
-    all-gather        each ends with the shares of all
+    reduce-scatter    each ends with its own part of that sum
+    all-gather        each ends with the parts of all
 
 The first is the second and the third in a row. On a ring, where each device sends to the next, both
 take P - 1 messages of a P-th of the tensor, so that a device sends (P - 1) / P of it, and for an
@@ -24,8 +24,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-from decoder_only.base.checks import require
 
 _OPERATIONS = {"sum": torch.add, "max": torch.maximum}
 
@@ -114,17 +112,20 @@ class Group:
     # ----------------------------------------------------------------------------- collectives
 
     def reduce_scatter(self, x: Tensor, dim: int = 0) -> Tensor:
-        """This device's share, along a dimension, of the sum of all tensors."""
-        self._check(x, dim)
+        """This device's part, along a dimension, of the sum of all tensors."""
+        if x.shape[dim] % self.size:
+            raise ValueError(
+                f"size {dim}={x.shape[dim]} must be a multiple of the {self.size} devices"
+            )
         chunks = [chunk.contiguous() for chunk in x.chunk(self.size, dim)]
         name = "reduce-scatter"
         self.n_calls[name] += 1
         if not self.native:
             return self._reduce_around(chunks, torch.add, name)
         self.sent[name] += (self.size - 1) * chunks[0].nbytes
-        share = torch.empty_like(chunks[0])
-        self._backend.reduce_scatter([share], [chunks]).wait()
-        return share
+        part = torch.empty_like(chunks[0])
+        self._backend.reduce_scatter([part], [chunks]).wait()
+        return part
 
     def all_gather(self, x: Tensor, dim: int = 0) -> Tensor:
         """The tensors of all devices, of one shape, joined along a dimension."""
@@ -180,10 +181,6 @@ class Group:
             parts[self.rank - step] = x = self.shift(x, name=name)
         return parts
 
-    def _check(self, x: Tensor, dim: int) -> None:
-        wanted = f"a multiple of the {self.size} devices"
-        require(f"size {dim}", x.shape[dim], lambda n: n % self.size == 0, wanted)
-
     # ---------------------------------------------------------------------------------- groups
 
     def split(self, n: int) -> tuple["Group", "Group"]:
@@ -194,21 +191,23 @@ class Group:
         Raises:
             ValueError: if n does not divide their number.
         """
-        wanted = f"a divisor of the {self.size} devices"
-        require("n", n, lambda n: n > 0 and self.size % n == 0, wanted)
+        if n < 1 or self.size % n:
+            raise ValueError(f"{n=} must be a divisor of the {self.size} devices")
         row, column = divmod(self.rank, n)
-        places = (f"row {row}", column, n), (f"column {column}", row, self.size // n)
+        number = len(self._parts)  # a group may be split again
+        rows = self._part(f"{number}/row {row}", column, n)
+        columns = self._part(f"{number}/column {column}", row, self.size // n)
+        return rows, columns
+
+    def _part(self, name: str, rank: int, size: int) -> "Group":
         settings = {"native": self.native, "device": self.device}
-        settings["timeout"], number = self._timeout, len(self._parts)
-        made = tuple(
-            Group(dist.PrefixStore(f"{number}/{name}", self._store), *place, **settings)
-            for name, *place in places
-        )
-        self._parts += made
-        return made
+        store = dist.PrefixStore(name, self._store)
+        part = Group(store, rank, size, timeout=self._timeout, **settings)
+        self._parts.append(part)
+        return part
 
     def close(self) -> None:
-        """Leave: whoever waits for a message from this device gets an error."""
+        """Leave the group: devices that wait for a message from this one get an error."""
         for part in (*self._parts, self):
             backend, part._backend = part._backend, None  # its sockets close with it
             if backend is not None and hasattr(backend, "abort"):
@@ -242,16 +241,16 @@ def launch(
         Exception: what the function raised, on the device where it happened first; of a process, a
             RuntimeError with its traceback.
     """
-    require("n_devices", n_devices, lambda n: n >= 1, "1 or more")
-    wanted = "'cpu', or 'cuda' with processes"
-    require(
-        "device", device, lambda d: d == "cpu" or (d == "cuda" and processes), wanted
-    )
+    if n_devices < 1:
+        raise ValueError(f"{n_devices=} must be 1 or more")
+    if device != "cpu" and not (device == "cuda" and processes):
+        raise ValueError(f"{device=} must be 'cpu', or 'cuda' with processes")
     settings = {"native": native, "device": device, "timeout": timeout}
     if not processes:
         return _in_threads(function, n_devices, arguments, settings)
-    wanted = "a function of a module, which a fresh process can import"
-    require("function", function, lambda f: _module(f) != "__main__", wanted)
+    if _module(function) == "__main__":
+        kind = "a function of a module, which a fresh process can import"
+        raise ValueError(f"{function=} must be {kind}")
     return _in_processes(function, n_devices, arguments, settings)
 
 
@@ -310,10 +309,10 @@ def _in_processes(
     import torch.multiprocessing as mp
 
     with tempfile.TemporaryDirectory() as folder:
-        # In a file: tensors that are handed over would be shared among the processes.
+        # In a file: tensors that are arguments of `spawn` would be shared among the processes.
         torch.save((function, arguments), Path(folder, "task.pt"))
-        handed = folder, n_devices, settings
-        started = mp.spawn(_process, handed, nprocs=n_devices, join=False)
+        arguments = folder, n_devices, settings
+        started = mp.spawn(_process, arguments, nprocs=n_devices, join=False)
         try:
             while not started.join():
                 pass

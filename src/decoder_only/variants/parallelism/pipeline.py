@@ -8,10 +8,9 @@ from typing import Literal, NamedTuple
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
 from decoder_only.model.gpt import GPT
 from decoder_only.variants.parallelism.group import Group
-from decoder_only.variants.parallelism.tensor import PLAIN
+from decoder_only.variants.parallelism.tensor import check_plain
 
 __all__ = [
     "Stage",
@@ -94,8 +93,8 @@ class Stage(nn.Module):
     """Some of a model's blocks, with the embedding before the first, the head behind the last.
 
     Args:
-        model: its parts are shared, not copied. Its head must have a matrix of its own, since a
-            tied one would have to be held, and its gradient summed, at both ends.
+        model: its parts are used, not copied. Its head must have a matrix of its own, since a
+            tied one would have to be stored, and its gradient summed, at both ends.
         number: which stage, from 0.
         n_stages: P, a divisor of the number of blocks.
 
@@ -106,11 +105,14 @@ class Stage(nn.Module):
     """
 
     def __init__(self, model: GPT, number: int, n_stages: int) -> None:
-        require("model", type(model), lambda kind: kind is GPT, PLAIN)
-        require("tied", model.config.tied, lambda tied: not tied, "False")
-        wanted = f"a multiple of the {n_stages} stages"
+        check_plain(model)
+        if model.config.tied:
+            raise ValueError(
+                "tied=True must be False: the first and the last stage differ"
+            )
         n_layers = model.config.n_layers
-        require("n_layers", n_layers, lambda n: n % n_stages == 0, wanted)
+        if n_layers % n_stages:
+            raise ValueError(f"{n_layers=} must be a multiple of the {n_stages} stages")
         super().__init__()
         each = n_layers // n_stages
         parts = [*model.blocks[number * each : (number + 1) * each]]
@@ -122,7 +124,7 @@ class Stage(nn.Module):
         self.d_model, self.parts = model.config.d_model, nn.Sequential(*parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ids, or what the stage before handed over, to what the next one reads, or logits."""
+        """From ids, or the output of the stage before, to the input of the next, or logits."""
         return self.parts(x)
 
 
@@ -149,7 +151,7 @@ def run_stage(
         The mean loss, on the last device; 0 on the others.
     """
     first, last = group.rank == 0, group.rank == group.size - 1
-    held: dict[int, tuple[Tensor, Tensor]] = {}
+    saved: dict[int, tuple[Tensor, Tensor]] = {}  # input and output, by micro-batch
     unsent: dict[int, Callable[[], None]] = {}  # by tag
     loss, n = 0.0, len(micro_batches)
     for kind, m in tasks:
@@ -164,9 +166,9 @@ def run_stage(
                 loss += y.item()
             else:
                 unsent[m] = group.send(y.detach(), group.rank + 1, tag=m, name=kind)
-            held[m] = x, y
+            saved[m] = x, y
             continue
-        x, y = held.pop(m)
+        x, y = saved.pop(m)
         y.backward(None if last else group.receive(y, group.rank + 1, tag=n + m))
         # The message that this answers has come; one gradient at a time is under way.
         for tag in [tag for tag in unsent if tag == m or tag >= n]:

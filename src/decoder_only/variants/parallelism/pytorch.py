@@ -25,7 +25,7 @@ def train_with_pytorch(
     *,
     way: Literal["tensor", "sharded"],
 ) -> tuple[list[float], dict[str, Tensor]]:
-    """Train by PyTorch's own means, with our division: what a user would run.
+    """Train by PyTorch's own means, in the layouts of this package: what a user would run.
 
     "tensor": every parameter becomes a DTensor, in the layout of `TensorParallel`. The model runs
     as it is, and DTensor finds the collectives. "sharded": FSDP2, in the layout of `fully_shard`;
@@ -36,47 +36,65 @@ def train_with_pytorch(
         model: the same on all devices; it is taken apart.
         batches: ids and targets of each step, the same on all devices.
         build: makes the optimizer.
-        way: which.
+        way: which of the two.
 
     Returns:
         The loss of each step, and all weights at the end.
     """
+    loss_and_gradients = (
+        _tensor(group, model) if way == "tensor" else _sharded(group, model)
+    )
+    optimizer, losses = build(model.parameters()), []
+    for ids, targets in batches:
+        optimizer.zero_grad()
+        losses.append(loss_and_gradients(ids, targets).item())
+        optimizer.step()
+    return losses, {n: x.full_tensor() for n, x in model.state_dict().items()}
+
+
+def _tensor(group: Group, model: GPT) -> Callable[[Tensor, Tensor], Tensor]:
+    """Divide the parameters; return a function that computes a loss and its gradients."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard as shard_by_fsdp
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
     from torch.distributed.tensor.experimental import implicit_replication
     from torch.distributed.tensor.parallel import loss_parallel
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    mesh, losses = init_device_mesh(group.device, (group.size,)), []
-    whole = _Loss(model)
-    if way == "sharded":
-        for part in (*model.blocks, whole):
-            shard_by_fsdp(part, mesh=mesh)
-    else:
-        for name, p in list(model.named_parameters()):
-            dim, (owner, _, leaf) = divided_dim(name), name.rpartition(".")
-            where = [Replicate() if dim is None else Shard(dim)]
-            divided = nn.Parameter(distribute_tensor(p.detach(), mesh, where))
-            setattr(model.get_submodule(owner), leaf, divided)
-    optimizer = build(model.parameters())
-    for pair in batches:
-        optimizer.zero_grad()
-        if way == "sharded":
-            ids, targets = (x.chunk(group.size)[group.rank] for x in pair)
-            loss = whole(ids, targets)
+    mesh = init_device_mesh(group.device, (group.size,))
+    for name, p in list(model.named_parameters()):
+        dim, (owner, _, leaf) = divided_dim(name), name.rpartition(".")
+        where = [Replicate() if dim is None else Shard(dim)]
+        divided = nn.Parameter(distribute_tensor(p.detach(), mesh, where))
+        setattr(model.get_submodule(owner), leaf, divided)
+
+    def loss_and_gradients(ids: Tensor, targets: Tensor) -> Tensor:
+        ids = distribute_tensor(ids, mesh, [Replicate()])
+        targets = distribute_tensor(targets, mesh, [Replicate()])
+        # The fused kernel of the CPU is not among the operators that DTensor can divide.
+        with implicit_replication(), sdpa_kernel(SDPBackend.MATH), loss_parallel():
+            loss = next_token_loss(model(ids), targets)
             loss.backward()
-            loss = group.all_reduce(loss.detach()) / group.size
-        else:
-            # The fused kernel of the CPU is not among the operators that DTensor can divide.
-            ids, targets = (distribute_tensor(x, mesh, [Replicate()]) for x in pair)
-            with implicit_replication(), sdpa_kernel(SDPBackend.MATH), loss_parallel():
-                loss = whole(ids, targets)
-                loss.backward()
-            loss = loss.full_tensor()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, {n: x.full_tensor() for n, x in model.state_dict().items()}
+        return loss.full_tensor()
+
+    return loss_and_gradients
+
+
+def _sharded(group: Group, model: GPT) -> Callable[[Tensor, Tensor], Tensor]:
+    """Shard the parameters; return a function that computes a loss and its gradients."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh, whole = init_device_mesh(group.device, (group.size,)), _Loss(model)
+    for part in (*model.blocks, whole):
+        fully_shard(part, mesh=mesh)
+
+    def loss_and_gradients(ids: Tensor, targets: Tensor) -> Tensor:
+        rows = [x.chunk(group.size)[group.rank] for x in (ids, targets)]
+        loss = whole(*rows)
+        loss.backward()
+        return group.all_reduce(loss.detach()) / group.size
+
+    return loss_and_gradients
 
 
 class _Loss(nn.Module):

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder_only.base.checks import require
 from decoder_only.variants.parallelism.group import Group
 
 __all__ = ["places", "ring_attention"]
@@ -28,8 +27,8 @@ def places(length: int, n_devices: int, *, balanced: bool = False) -> list[Tenso
     Source: Liu et al. (2023) for the ring; Brandon et al. (2023) for another balance.
     """
     n_pieces = 2 * n_devices if balanced else n_devices
-    wanted = f"a multiple of {n_pieces}"
-    require("length", length, lambda n: n > 0 and n % n_pieces == 0, wanted)
+    if length < 1 or length % n_pieces:
+        raise ValueError(f"{length=} must be a multiple of {n_pieces}")
     pieces = torch.arange(length).chunk(n_pieces)
     if not balanced:
         return list(pieces)
@@ -46,11 +45,11 @@ def ring_attention(
 ) -> Float[Tensor, "b h s k"]:
     """Causal attention over a sequence of which every device holds a P-th.
 
-    Keys and values travel round the ring. Each device adds what its queries gather from the piece
-    that is there to what they gathered before: the largest score, the sum of powers and the sum of
-    values are all that it must remember. No device ever holds the whole sequence, backward either:
-    there the pieces go round again, and their gradients with them. Tiles of scores that the mask
-    would empty are not computed. Half precision is added up, and sent, in float32.
+    Keys and values travel round the ring. Each device adds to its queries' outputs what they
+    gather from the piece that is there: it must remember the largest score, the sum of powers and
+    the sum of values. No device ever holds the whole sequence. In backward the pieces go round
+    again, and their gradients with them. Tiles of scores that the mask would empty are not
+    computed. Half precision is added up, and sent, in float32.
 
     Args:
         query, key, value: at this device's `places`.

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
 from decoder_only.model.block import Block
 from decoder_only.model.gpt import GPT
 from decoder_only.variants.parallelism.group import Group
@@ -20,6 +19,7 @@ from decoder_only.variants.parallelism.group import Group
 __all__ = [
     "Share",
     "TensorParallel",
+    "check_plain",
     "copy_to_all",
     "gather",
     "scatter_sum",
@@ -43,7 +43,7 @@ class _Pair(torch.autograd.Function):
 
 
 def copy_to_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"]:
-    """What all devices hold goes into what each makes of it; gradients are added up.
+    """The identity, on a tensor that is the same on all devices; backward adds up the gradients.
 
     Source: Shoeybi et al. (2019), who call it f.
     """
@@ -51,7 +51,7 @@ def copy_to_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"]
 
 
 def sum_over_all(x: Float[Tensor, "*b d"], group: Group) -> Float[Tensor, "*b d"]:
-    """The sum of what the devices hold; its gradient is that of each term.
+    """The sum of the devices' tensors; its gradient is that of each term.
 
     Source: Shoeybi et al. (2019), who call it g.
     """
@@ -118,10 +118,10 @@ def vocabulary_loss(
     local = targets - group.rank * logits.shape[-1]
     is_here = (local >= 0) & (local < logits.shape[-1])
     logits = logits - group.all_reduce(logits.detach().amax(-1), "max")[..., None]
-    wanted = logits.gather(-1, local.where(is_here, 0)[..., None])[..., 0] * is_here
-    total, wanted = sum_over_all(torch.stack([logits.exp().sum(-1), wanted]), group)
+    chosen = logits.gather(-1, local.where(is_here, 0)[..., None])[..., 0] * is_here
+    total, chosen = sum_over_all(torch.stack([logits.exp().sum(-1), chosen]), group)
     counts = targets != ignore_index
-    return ((total.log() - wanted) * counts).sum() / counts.sum()
+    return ((total.log() - chosen) * counts).sum() / counts.sum()
 
 
 class Share(nn.Module):
@@ -131,11 +131,11 @@ class Share(nn.Module):
     hidden units, from the first product to the last, and only the results are summed.
 
     Args:
-        part: a `MultiHeadAttention` or MLP that holds its share of the matrices.
+        part: a `MultiHeadAttention` or MLP with this device's rows or columns of the matrices.
         bias: what is added once, after the sum.
         group: the devices.
         sequence: between the parts each device holds a P-th of the positions. The gathered input
-            is let go until backward, and gathered again then.
+            is freed after forward, and gathered again in backward.
 
     Source: Shoeybi et al. (2019); for the sequence Korthikanti et al. (2022).
     """
@@ -152,36 +152,39 @@ class Share(nn.Module):
         self.group, self.sequence = group, sequence
 
     def forward(
-        self, x: Float[Tensor, "b _ d"], *handed: Tensor | None
+        self, x: Float[Tensor, "b _ d"], *arguments: Tensor | None
     ) -> Float[Tensor, "b _ d"]:
-        """What the whole part makes of x, for the positions that this device holds."""
-        read = (gather if self.sequence else copy_to_all)(x, self.group)
-        term = self.part(read, *handed)
+        """The output of the whole part for the positions of this device."""
+        whole = (gather if self.sequence else copy_to_all)(x, self.group)
+        term = self.part(whole, *arguments)
         if self.sequence and term.requires_grad:
-            self._forget(read, x.detach(), until=term)
+            self._free_until_backward(whole, x.detach(), term)
         y = (scatter_sum if self.sequence else sum_over_all)(term, self.group)
         return y if self.bias is None else y + self.bias
 
-    def _forget(self, read: Tensor, x: Tensor, until: Tensor) -> None:
-        storage = read.untyped_storage()
+    def _free_until_backward(self, whole: Tensor, x: Tensor, output: Tensor) -> None:
+        storage = whole.untyped_storage()
         n_bytes = storage.nbytes()
         storage.resize_(0)
 
-        def refill(_: Tensor) -> None:
+        def gather_again(_: Tensor) -> None:
             storage.resize_(n_bytes)
-            read.data.copy_(self.group.all_gather(x, 1))
+            whole.data.copy_(self.group.all_gather(x, 1))
 
-        until.register_hook(refill)
+        output.register_hook(gather_again)
 
 
-PLAIN = "GPT itself: other models see other positions, which is not divided here"
+def check_plain(model: nn.Module) -> None:
+    """Raise ValueError for a subclass of GPT, whose mask is not divided here."""
+    if type(model) is not GPT:
+        raise ValueError(f"model={type(model)} must be GPT itself")
 
 
 class TensorParallel(nn.Module):
-    """This device's share of a GPT, whose matrices are divided among the devices.
+    """This device's part of a GPT, whose matrices are divided among the devices.
 
     Heads, hidden units and vocabulary entries are divided; norms, positions and the biases after a
-    sum are held by all. With `sequence`, what lies between attention and MLP is divided too, by
+    sum are the same on all. With `sequence`, what lies between attention and MLP is divided too, by
     positions.
 
     Args:
@@ -197,16 +200,15 @@ class TensorParallel(nn.Module):
     """
 
     def __init__(self, model: GPT, group: Group, *, sequence: bool = False) -> None:
-        require("model", type(model), lambda kind: kind is GPT, PLAIN)
-        config = model.config
-        wanted = f"a multiple of the {group.size} devices"
+        check_plain(model)
+        config, n = model.config, group.size
         sizes = {"n_heads": config.n_heads, "n_kv_heads": config.kv_heads}
         sizes |= {"d_mlp": config.mlp_width, "vocab_size": config.vocab_size}
         for name, size in sizes.items():
-            require(name, size, lambda n: n % group.size == 0, wanted)
-        require(
-            "dropout", config.dropout, lambda p: p == 0, "0: devices would draw apart"
-        )
+            if size % n:
+                raise ValueError(f"{name}={size} must be a multiple of the {n} devices")
+        if config.dropout:
+            raise ValueError(f"dropout={config.dropout} must be 0: masks would differ")
         super().__init__()
         self.config, self.group, self.sequence = config, group, sequence
         model = copy.deepcopy(model)
@@ -231,7 +233,7 @@ class TensorParallel(nn.Module):
     def forward(
         self, ids: Int[Tensor, "b s"], targets: Int[Tensor, "b s"]
     ) -> Float[Tensor, ""]:
-        """The loss, `next_token_loss` of the whole model; all devices are handed the same.
+        """The loss, `next_token_loss` of the whole model, of the same batch on all devices.
 
         Raises:
             ValueError: for ids, or targets other than -1, that `GPT` would refuse, and with
@@ -260,7 +262,7 @@ class TensorParallel(nn.Module):
     def whole(
         self, read: Callable[[nn.Parameter], Tensor] = torch.Tensor.detach
     ) -> dict[str, Tensor]:
-        """All weights under the names of `GPT`, or what else is read of every parameter."""
+        """All weights under the names of `GPT`, or what `read` returns for every parameter."""
         return {
             name: read(p) if dim is None else self.group.all_gather(read(p), dim)
             for name, (p, dim) in self.layout.items()
@@ -268,7 +270,7 @@ class TensorParallel(nn.Module):
 
 
 def divided_dim(name: str) -> int | None:
-    """The dimension along which a parameter of a GPT is divided; None if all hold it."""
+    """The dimension along which a parameter of a GPT is divided; None if it is replicated."""
     *_, part, kind = name.split(".")
     if part in ("embedding", "head", "query", "key", "value", "up", "gate"):
         return 0  # rows of the table; the map's outputs, and their offsets
