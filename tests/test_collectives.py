@@ -115,7 +115,7 @@ def test_devices_form_rows_and_columns():
 
 
 def test_what_does_not_divide_is_refused():
-    with pytest.raises(ValueError, match=r"size 1=7 must be .* multiple of the 2 dev"):
+    with pytest.raises(ValueError, match=r"size 1=7 must be .* multiple of 2"):
         launch(lambda group: group.reduce_scatter(torch.ones(2, 7), 1), 2)
     with pytest.raises(ValueError, match="n_devices=0 must"):
         launch(print, 0)

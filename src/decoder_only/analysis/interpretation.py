@@ -158,11 +158,16 @@ def streams(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "_ b s d"]:
     def record(part: nn.Module, inputs: tuple, output: Tensor) -> None:
         outputs.append(output)
 
-    with ExitStack() as hooks:
-        for part in (model.dropout, *model.blocks):
-            hooks.enter_context(part.register_forward_hook(record))
-        model.hidden(ids)
+    _run(model, ids, dict.fromkeys((model.dropout, *model.blocks), record))
     return torch.stack(outputs)
+
+
+def _run(model: GPT, ids: Tensor, hooks: dict[nn.Module, Callable]) -> None:
+    """One forward pass, with a forward hook on each of some parts."""
+    with ExitStack() as stack:
+        for part, hook in hooks.items():
+            stack.enter_context(part.register_forward_hook(hook))
+        model.hidden(ids)
 
 
 @contextmanager
@@ -255,13 +260,10 @@ def additions(model: GPT, ids: Int[Tensor, "b s"]) -> Float[Tensor, "_ b s d"]:
     def record(part: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         added.append(output)
 
-    with ExitStack() as hooks:
-        hooks.enter_context(model.dropout.register_forward_hook(record))
-        for block in model.blocks:
-            output = block.attention.output
-            hooks.enter_context(output.register_forward_hook(record_heads))
-            hooks.enter_context(block.mlp.register_forward_hook(record))
-        model.hidden(ids)
+    hooks = {model.dropout: record}
+    for block in model.blocks:
+        hooks |= {block.attention.output: record_heads, block.mlp: record}
+    _run(model, ids, hooks)
     return torch.stack(added)
 
 

@@ -228,9 +228,7 @@ class EncoderDecoder(nn.Module):
             ValueError: the rows do not belong together, or ids that `GPT.forward` refuses.
         """
         if len(target) != len(source):
-            raise ValueError(
-                f"target rows={len(target)} must be {len(source)}, as of the source"
-            )
+            raise ValueError(f"target rows={len(target)} must be {len(source)}")
         return self.decoder(target, None, *self.read(source))
 
     def read(

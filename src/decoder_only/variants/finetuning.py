@@ -187,12 +187,10 @@ def add_lora(
         for name, part in parent.named_children()
         if isinstance(part, nn.Linear) and not isinstance(parent, LoRA)
     ]
-    names = sorted({name for _, name, _ in maps})
-    if not targets or not {*targets} <= {*names}:
-        raise ValueError(
-            f"targets={tuple(targets)} must be some of {', '.join(names)}, which have no addition "
-            "yet"
-        )
+    free = {name for _, name, _ in maps}
+    if not targets or not {*targets} <= free:
+        names = f"{', '.join(sorted(free))}, which have no addition yet"
+        raise ValueError(f"targets={tuple(targets)} must be some of {names}")
     chosen = [each for each in maps if each[1] in targets]
     _check_rank(rank, *(part for _, _, part in chosen))
     model.requires_grad_(False)
@@ -236,10 +234,9 @@ def answer_rows(
     Raises:
         ValueError: they are not equally many, there are none, or one is empty.
     """
-    if not len(prompts) == len(answers) > 0:
-        raise ValueError(
-            f"number of prompts={len(prompts)} must be that of answers, {len(answers)}, and not 0"
-        )
+    n = len(prompts)
+    if not n == len(answers) > 0:
+        raise ValueError(f"number of prompts={n} must be that of answers, 1 or more")
     _check_at_least("shortest", min(map(len, [*prompts, *answers])), 1)
     pairs = list(zip(prompts, answers, strict=True))
     size = max(len(prompt) + len(answer) for prompt, answer in pairs)

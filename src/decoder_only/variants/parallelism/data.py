@@ -103,9 +103,8 @@ def _buckets(
             if sum(each.nbytes for each in buckets[-1].values()) >= n_bytes:
                 buckets.append({})
             buckets[-1][name] = p
-            p.register_post_accumulate_grad_hook(
-                partial(arrived, len(buckets) - 1, name)
-            )
+            hook = partial(arrived, len(buckets) - 1, name)
+            p.register_post_accumulate_grad_hook(hook)
     return buckets
 
 
@@ -210,9 +209,7 @@ class FullySharded(nn.Module):
     def __init__(self, module: nn.Module, group: Group, *, keep: bool = False) -> None:
         super().__init__()
         self.group, self.keep = group, keep
-        self._module = [
-            module
-        ]  # in a list, so that its empty parameters are not registered
+        self._module = [module]  # in a list, which does not register its parameters
         inner = [m for m in module.modules() if isinstance(m, FullySharded)]
         sharded = {id(p) for m in inner for p in m.parameters()}
         own = {n: p for n, p in module.named_parameters() if id(p) not in sharded}

@@ -11,12 +11,12 @@ take P - 1 messages of a P-th of the tensor, so that a device sends (P - 1) / P 
 all-reduce twice that. Chapter 13.
 """
 
-import contextlib
 import tempfile
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ class Group:
         """This device's part, along a dimension, of the sum of all tensors."""
         if x.shape[dim] % self.size:
             raise ValueError(
-                f"size {dim}={x.shape[dim]} must be a multiple of the {self.size} devices"
+                f"size {dim}={x.shape[dim]} must be a multiple of {self.size}"
             )
         chunks = [chunk.contiguous() for chunk in x.chunk(self.size, dim)]
         name = "reduce-scatter"
@@ -311,8 +311,8 @@ def _in_processes(
     with tempfile.TemporaryDirectory() as folder:
         # In a file: tensors that are arguments of `spawn` would be shared among the processes.
         torch.save((function, arguments), Path(folder, "task.pt"))
-        arguments = folder, n_devices, settings
-        started = mp.spawn(_process, arguments, nprocs=n_devices, join=False)
+        context = folder, n_devices, settings
+        started = mp.spawn(_process, context, nprocs=n_devices, join=False)
         try:
             while not started.join():
                 pass
@@ -331,19 +331,15 @@ def _process(rank: int, folder: str, n_devices: int, settings: dict[str, Any]) -
         torch.cuda.set_device(rank)
         backend = "nccl"
     function, arguments = _load(folder, "task")
-    rendezvous = {"rank": rank, "world_size": n_devices}
-    rendezvous["init_method"] = Path(folder, "torch").as_uri()
-    dist.init_process_group(backend, **rendezvous)
+    address = Path(folder, "torch").as_uri()
+    dist.init_process_group(backend, address, rank=rank, world_size=n_devices)
     try:
         store = dist.FileStore(str(Path(folder, "ours")), n_devices)
         result = function(Group(store, rank, n_devices, **settings), *arguments)
         torch.save(result, Path(folder, f"{rank}.pt"))
     except BaseException:
         # Before its sockets close, at which the others fail too: the first to write is the cause.
-        with (
-            contextlib.suppress(FileExistsError),
-            open(Path(folder, "failed"), "x") as file,
-        ):
+        with suppress(FileExistsError), open(Path(folder, "failed"), "x") as file:
             file.write(f"on device {rank} of {n_devices}\n{traceback.format_exc()}")
         raise
     finally:

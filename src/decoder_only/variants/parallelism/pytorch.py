@@ -41,9 +41,8 @@ def train_with_pytorch(
     Returns:
         The loss of each step, and all weights at the end.
     """
-    loss_and_gradients = (
-        _tensor(group, model) if way == "tensor" else _sharded(group, model)
-    )
+    prepare = _tensor if way == "tensor" else _sharded
+    loss_and_gradients = prepare(group, model)
     optimizer, losses = build(model.parameters()), []
     for ids, targets in batches:
         optimizer.zero_grad()
@@ -68,8 +67,8 @@ def _tensor(group: Group, model: GPT) -> Callable[[Tensor, Tensor], Tensor]:
         setattr(model.get_submodule(owner), leaf, divided)
 
     def loss_and_gradients(ids: Tensor, targets: Tensor) -> Tensor:
-        ids = distribute_tensor(ids, mesh, [Replicate()])
-        targets = distribute_tensor(targets, mesh, [Replicate()])
+        pair = (ids, targets)
+        ids, targets = (distribute_tensor(x, mesh, [Replicate()]) for x in pair)
         # The fused kernel of the CPU is not among the operators that DTensor can divide.
         with implicit_replication(), sdpa_kernel(SDPBackend.MATH), loss_parallel():
             loss = next_token_loss(model(ids), targets)

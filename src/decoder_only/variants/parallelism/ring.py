@@ -80,9 +80,8 @@ class _RingAttention(torch.autograd.Function):
         for step in range(group.size):
             for here, there, hidden in _tiles(where, group.rank, step):
                 k, v = pair[..., there, :]
-                scores = (scale * query[..., here, :] @ k.mT).masked_fill(
-                    hidden, -math.inf
-                )
+                scores = scale * query[..., here, :] @ k.mT
+                scores = scores.masked_fill(hidden, -math.inf)
                 higher = torch.maximum(top[..., here, :], scores.amax(-1, keepdim=True))
                 powers = (scores - higher).exp()
                 shrink = (top[..., here, :] - higher).exp()

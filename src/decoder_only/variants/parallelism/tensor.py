@@ -224,9 +224,7 @@ class TensorParallel(nn.Module):
                 p.register_hook(group.all_reduce)
             self.layout[name] = p, dim
         self.embedding, self.positions = model.embedding, model.positions
-        self.blocks = nn.ModuleList(
-            _share_block(block, group, sequence) for block in model.blocks
-        )
+        self.blocks = nn.ModuleList(_divide(b, group, sequence) for b in model.blocks)
         self.final_norm, self.head = model.final_norm, model.head
         self._check = partial(model._check, cache=None)
 
@@ -249,9 +247,8 @@ class TensorParallel(nn.Module):
         else:
             x = sum_over_all(x, self.group)
         if self.positions is not None:
-            x = self.positions(
-                x, torch.arange(start, start + x.shape[1], device=x.device)
-            )
+            end = start + x.shape[1]
+            x = self.positions(x, torch.arange(start, end, device=x.device))
         for block in self.blocks:
             x = block(x)
         x = self.final_norm(x)
@@ -277,7 +274,7 @@ def divided_dim(name: str) -> int | None:
     return 1 if part in ("output", "down") and kind == "weight" else None
 
 
-def _share_block(block: Block, group: Group, sequence: bool) -> Block:
+def _divide(block: Block, group: Group, sequence: bool) -> Block:
     attention, mlp = block.attention, block.mlp
     attention.n_heads //= group.size
     attention.n_kv_heads //= group.size
