@@ -186,7 +186,5 @@ def test_a_cells_function_is_refused_for_processes():
         return group.rank
 
     cell.__module__ = "__main__"
-    with pytest.raises(
-        ValueError, match="a function of a module, which a fresh process"
-    ):
+    with pytest.raises(ValueError, match="a function of a module, to be imported"):
         launch(cell, 2, processes=True)

@@ -167,7 +167,7 @@ class LanguagePair:
     # ------------------------------------------------------------------------------- drawing
 
     def pairs(self, *, split: Split = "train", seed: int = 0) -> Iterator[Pair]:
-        """Pairs without end, the same for the same seed. The splits never share a source."""
+        """Pairs without end, the same for the same seed. The splits have no source in common."""
         if split not in ("train", "validation"):
             raise ValueError(f'{split=} must be "train" or "validation"')
         if type(seed) is not int:

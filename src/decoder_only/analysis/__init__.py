@@ -1,1 +1,1 @@
-"""What can be said of models: laws, plans, circuits, knowledge. Chapters 10, 14 and 15."""
+"""Scaling laws, training plans, interpretation and knowledge of models. Chapters 10, 14 and 15."""

@@ -180,7 +180,7 @@ class FactWorld:
     def outcomes(
         self, g: Float[Tensor, "_ _ _"]
     ) -> tuple[Float[Tensor, "_"], Bool[Tensor, "_"], Float[Tensor, "_"]]:
-        """All that can be said, in one row; what is no sentence comes last, as one outcome.
+        """All sentences in one row, and last, as one outcome, whatever is no sentence.
 
         Args:
             g: as `says` gives it.

@@ -270,9 +270,7 @@ def plan_training(
         )
     where = {"device": device, "utilization": utilization, "network": network}
     fixed = {"law": law, **layout, **where}
-    plan_for = partial(
-        _plan, parameters=parameters, tokens=tokens, sizes=sizes, fixed=fixed
-    )
+    plan_for = partial(_plan, parameters, tokens, sizes, fixed)
     if hours is None:
         return plan_for(flops)
     plan = _plan_within(plan_for, hours * 3600 * n_devices * device.flops * utilization)
@@ -291,8 +289,7 @@ def _check_multiples(n: int, **values: int) -> None:
     for name, value in values.items():
         if value % n:
             raise ValueError(
-                f"{name}={value} cannot work: it must be a multiple of the {n} devices "
-                "that divide the matrices"
+                f"{name}={value} cannot work: it must be a multiple of the {n} devices"
             )
 
 
@@ -317,12 +314,11 @@ def _plan_within(plan_for: Callable[[float], Plan], flops: float) -> Plan:
 
 
 def _plan(
-    flops: int | float | None,
-    *,
     parameters: int | float | None,
     tokens: int | float | None,
     sizes: Mapping[str, int],
     fixed: Mapping[str, Any],
+    flops: int | float | None,
 ) -> Plan:
     """The plan for so many operations, or for given parameters, tokens or both."""
     law, device = fixed["law"], fixed["device"]
@@ -351,10 +347,8 @@ def _on_best_split(
     low, high = 0.0, 40.0
     for _ in range(60):  # both grow with the budget; its logarithm's interval is halved
         middle = (low + high) / 2
-        if is_too_small(*law.best_split(10**middle)):
-            low = middle
-        else:
-            high = middle
+        too_small = is_too_small(*law.best_split(10**middle))
+        low, high = (middle, high) if too_small else (low, middle)
     return law.best_split(10**high)
 
 
@@ -391,13 +385,12 @@ def _fill(
     config: GPTConfig, device: Device, n_devices: int, tensor_parallel: int
 ) -> tuple[int, dict[str, int | float]]:
     """The largest power of two of sequences that the memory holds, a tenth of it left free."""
-    layout = n_devices, tensor_parallel
-    needed = {2**n: _memory(config, 2**n, *layout) for n in range(12)}
-    fitting = [n for n in needed if sum(needed[n].values()) <= 0.9 * device.memory]
+    costs = {2**n: _memory(config, 2**n, n_devices, tensor_parallel) for n in range(12)}
+    fitting = [n for n in costs if sum(costs[n].values()) <= 0.9 * device.memory]
     if not fitting:
         raise ValueError(
-            f"{sum(needed[1].values()) / 1e9:.0f} GB for a single sequence do not fit "
+            f"{sum(costs[1].values()) / 1e9:.0f} GB for a single sequence do not fit "
             f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
             "larger devices, fewer parameters or a shorter context"
         )
-    return fitting[-1], needed[fitting[-1]]
+    return fitting[-1], costs[fitting[-1]]

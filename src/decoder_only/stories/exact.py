@@ -76,7 +76,7 @@ class Place:
         ahead: what is still to be told, as linked pairs (node, kind), the next one first.
         memory: what is remembered, see `grammar.Memory`.
         told: what the story has said already; to say it again is agreement.
-        at: how many characters have been said.
+        at: how many characters of the text are behind it.
         fact: the last that came up, as (whose, which).
     """
 

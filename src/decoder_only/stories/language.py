@@ -231,7 +231,7 @@ class StoryLanguage:
     def stories(self, *, split: Split = "train", seed: int = 0) -> Iterator[str]:
         """Stories without end, the same for the same seed on every machine.
 
-        The splits never share a story, because a story's split depends on its text alone. Each
+        The splits have no story in common, because a story's split depends on its text alone. Each
         split is the language thinned by a hash that has nothing to do with what the stories say,
         so the score of a validation set under the language remains its floor. A model could go
         below it only by computing CRC-32, and then by no more than log(16) nats per story.

@@ -249,8 +249,7 @@ def launch(
     if not processes:
         return _in_threads(function, n_devices, arguments, settings)
     if _module(function) == "__main__":
-        kind = "a function of a module, which a fresh process can import"
-        raise ValueError(f"{function=} must be {kind}")
+        raise ValueError(f"{function=} must be a function of a module, to be imported")
     return _in_processes(function, n_devices, arguments, settings)
 
 
