@@ -8,11 +8,10 @@ Used by every chapter.
 from collections.abc import Collection
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
 from decoder_only_book import plots
 from decoder_only_book.plots import GREY, INK, MIST
@@ -73,7 +72,7 @@ def architecture(lit: str | Collection[str] | None = None) -> Figure:
         _draw_block(drawing)
         _draw_output(drawing)
         _draw_margins(drawing)
-    return drawing.figure
+    return drawing.axes.figure
 
 
 class _Drawing:
@@ -81,13 +80,7 @@ class _Drawing:
 
     def __init__(self, lit: set[str]) -> None:
         self.lit = lit
-        self.figure = plt.figure(figsize=_SIZE, layout="none")
-        limits = {"xlim": (0, _SIZE[0]), "ylim": (0, _SIZE[1])}
-        self.axes = self.figure.add_axes((0, 0, 1, 1), **limits)
-        self.axes.set_axis_off()
-        # Notebooks crop a figure to what is drawn: this keeps every version the same size.
-        page = Rectangle((0, 0), *_SIZE, facecolor="white", edgecolor="none")
-        self.axes.add_patch(page)
+        self.axes = plots.page(*_SIZE)
 
     def colour(self, part: str) -> str:
         return PARTS[part] if part in self.lit else "#C5CAD1"
@@ -130,9 +123,8 @@ class _Drawing:
         self.axes.plot(xs, ys, color=self.colour(part), gid=part, **look)
 
     def arrow(self, part: str, start: tuple, end: tuple, size: float = 9.0) -> None:
-        look = {"arrowstyle": "-|>", "mutation_scale": size, "shrinkA": 0, "shrinkB": 0}
-        look |= {"linewidth": 1.3, "color": self.colour(part), "zorder": 4, "gid": part}
-        self.axes.add_patch(FancyArrowPatch(start, end, **look))
+        look = {"mutation_scale": size, "linewidth": 1.3, "zorder": 4, "gid": part}
+        plots.arrow(self.axes, start, end, color=self.colour(part), **look)
 
     def matrix(self, part: str, left: float, bottom: float, values: np.ndarray) -> None:
         """A small matrix as cells, those that are masked (nan) as outlines."""
