@@ -9,7 +9,7 @@
 
 Every run is one row of a table, `EXPERIMENT.csv`; runs that stand there are not made again, so
 that a sweep that was stopped goes on. The models are small enough for a CPU, one thread each, and
-their tables are part of the package (`src/decoder_only_book/stored/story_sweep`), because chapter 10
+their tables are installed (`src/decoder_only_book/stored/story_sweep`), because chapter 10
 reads them. `--size gpu` takes larger ones, of the same recipe, and writes to `results/sweep-gpu`.
 """
 

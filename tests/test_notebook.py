@@ -102,7 +102,9 @@ def test_without_docstrings_all_else_stays(module):
 
 def test_the_objects_of_a_module_are_found():
     assert inspect.unwrap(show_source) in objects_of("decoder_only_book.notebook")
-    assert inspect.unwrap(notebook.Table.__repr__) in objects_of("decoder_only_book.notebook")
+    assert inspect.unwrap(notebook.Table.__repr__) in objects_of(
+        "decoder_only_book.notebook"
+    )
 
 
 def test_the_type_checked_package_is_shown_without_its_checks():

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ladder import SIZES, V, build, compare, examples, random_ids, unchecked
 
-from decoder_only import GPT, GPTConfig, hub
+from decoder_only import GPT, GPTConfig
 from decoder_only.data.prepared import prepare
 from decoder_only.hub import (
     export,
@@ -32,7 +32,7 @@ from decoder_only.hub import (
     to_gpt2,
     to_llama,
 )
-from decoder_only.hub.folder import PUBLISHED, load_model
+from decoder_only.hub.folder import PUBLISHED, load_model, read_config
 from decoder_only.model.presets import PRESETS
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import (
@@ -615,7 +615,7 @@ def test_a_folder_that_was_not_finished_is_no_model(tokenizer, tmp_path, monkeyp
     def full(*_, **__):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(hub, "write_tensors", full)
+    monkeypatch.setattr("decoder_only.hub.folder.write_tensors", full)
     with pytest.raises(OSError, match="full"):
         export(model, tokenizer, tmp_path, overwrite=True)
     with pytest.raises(FileNotFoundError, match=r"config\.json"):
@@ -701,7 +701,7 @@ def test_settings_are_compared_with_the_file_before_a_weight_is_read(
         def get_slice(self, name):
             return self.file.get_slice(name)
 
-    monkeypatch.setattr(hub, "safe_open", Closed)
+    monkeypatch.setattr("decoder_only.hub.folder.safe_open", Closed)
     with pytest.raises(ValueError, match=message) as caught:
         load(tmp_path)
     assert str(tmp_path) in str(caught.value)
@@ -755,7 +755,7 @@ def test_settings_are_read_without_weights_and_tokenizer(tokenizer, tmp_path):
     export(model, tokenizer, tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / "tokenizer.json").write_text('{"normalizer": {"type": "NFC"}}')
-    assert hub.read_config(tmp_path) == model.config
+    assert read_config(tmp_path) == model.config
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
@@ -784,7 +784,7 @@ def test_a_run_is_loaded_as_a_folder_is(tokenizer, tmp_path):
 
 
 @pytest.fixture
-def hub(tokenizer, tmp_path, monkeypatch):
+def published(tokenizer, tmp_path, monkeypatch):
     """A folder in place of the network, which holds a small "gpt2-medium"."""
     folder = tmp_path / "snapshot"
     model = with_room(GPT2, tokenizer)
@@ -811,33 +811,33 @@ def hub(tokenizer, tmp_path, monkeypatch):
     return SimpleNamespace(folder=folder, asked=asked, model=model)
 
 
-def test_a_published_model_by_its_name(hub, tokenizer):
+def test_a_published_model_by_its_name(published, tokenizer):
     model = load_model("gpt2-medium")
-    assert in_numbers(model.config) == in_numbers(hub.model.config)
+    assert in_numbers(model.config) == in_numbers(published.model.config)
     assert load("gpt2-medium")[1] == tokenizer
     # What is here already is preferred.
-    assert hub.asked[0] == ("openai-community/gpt2-medium", "config.json", True)
+    assert published.asked[0] == ("openai-community/gpt2-medium", "config.json", True)
     with pytest.raises(ValueError, match=r"config\.json=.* that of gpt2-xl"):
         load("gpt2-xl")
     assert set(PUBLISHED) == {name for name in PRESETS if name.startswith("gpt2-")}
 
 
-def test_gpt2_is_the_small_one(hub, monkeypatch):
-    monkeypatch.setitem(PRESETS, "gpt2-small", hub.model.config)
-    assert load("gpt2")[0].config == hub.model.config
-    assert hub.asked[0] == ("openai-community/gpt2", "config.json", True)
+def test_gpt2_is_the_small_one(published, monkeypatch):
+    monkeypatch.setitem(PRESETS, "gpt2-small", published.model.config)
+    assert load("gpt2")[0].config == published.model.config
+    assert published.asked[0] == ("openai-community/gpt2", "config.json", True)
 
 
-def test_without_a_network_nothing_is_tried_twice(hub):
+def test_without_a_network_nothing_is_tried_twice(published):
     """Hugging Face's library repeats a download that fails for half a minute."""
-    shutil.rmtree(hub.folder)
+    shutil.rmtree(published.folder)
     with pytest.raises(FileNotFoundError, match=r"network \(TimeoutError\)\. Name"):
         load("gpt2-medium")
-    assert {here for _, _, here in hub.asked} == {True}
+    assert {here for _, _, here in published.asked} == {True}
 
 
-def test_without_a_network_or_the_library_a_folder_is_asked_for(hub, monkeypatch):
-    (hub.folder / "model.safetensors").unlink()
+def test_without_a_network_or_the_library_a_folder_is_asked_for(published, monkeypatch):
+    (published.folder / "model.safetensors").unlink()
     layout = r"Name a folder; .* config\.json, model\.safetensors and tokenizer\.json"
     with pytest.raises(FileNotFoundError, match=rf"\(ConnectionError\)\. {layout}"):
         load("gpt2-small")

@@ -202,8 +202,10 @@ HEAD = """# The code in reading order
 The package `decoder_only` can be read like a text, from the first module to the last.
 Its folders are layers. Each imports only from modules that stand above it, so nothing is used
 before it has been read.
-The sentence beside a name begins the module's docstring, which goes on to the equation; the chapter derives it.
-A reader with half an hour takes `model.attention`, `model.multihead`, `model.block` and `model.gpt`.
+The sentence beside a name begins the module's docstring, which goes on to the equation; the
+chapter derives it.
+A reader with half an hour takes `model.attention`, `model.multihead`, `model.block` and
+`model.gpt`.
 
 Lines are lines of code: blank ones, comments and docstrings do not count.
 This page is made from the source, and a test compares them.

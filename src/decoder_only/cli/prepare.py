@@ -36,7 +36,7 @@ def prepare(
         overwrite: Take the place of tokens that are in the folder already.
         quiet: Do not show how far it is.
     """
-    prepared = prepared.prepare(
+    tokens = prepared.prepare(
         _source(source),
         out,
         tokenizer=_tokenizer(tokenizer),
@@ -44,9 +44,9 @@ def prepare(
         overwrite=overwrite,
         progress=not quiet,
     )
-    n_bytes = prepared.train.n_bytes + prepared.validation.n_bytes
+    n_bytes = tokens.train.n_bytes + tokens.validation.n_bytes
     for name in ("train", "validation"):
-        corpus = getattr(prepared, name)
+        corpus = getattr(tokens, name)
         each, share = f"{corpus.bytes_per_token:.2f} bytes", corpus.n_bytes / n_bytes
         print(
             f"{name:10}  {corpus.n_targets:,} tokens of {each}, {share:.1%} of the text"

@@ -1,4 +1,7 @@
-"""From a distribution over the next token to a text: `sampling` of ids, `writing` of text. Chapter 9."""
+"""From a distribution over the next token to a text.
+
+`sampling` draws ids, `writing` writes text. Chapter 9.
+"""
 
 from decoder_only.generation.sampling import (
     apply_temperature,

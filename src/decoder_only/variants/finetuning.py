@@ -95,7 +95,9 @@ class Classifier(nn.Module):
         if lengths.is_cpu and not torch.compiler.is_compiling():
             for length in (int(lengths.min()), int(lengths.max())):
                 if length not in range(1, ids.shape[1] + 1):
-                    raise ValueError(f"lengths={length} must be from 1 to {ids.shape[1]}")
+                    raise ValueError(
+                        f"lengths={length} must be from 1 to {ids.shape[1]}"
+                    )
         rows = torch.arange(len(ids), device=ids.device)
         return self.model.hidden(ids)[rows, lengths - 1]
 
