@@ -40,7 +40,7 @@ import torch
 import tyro
 from provenance import collect, write_results
 
-from decoder_only import GPT, GPTConfig, recipes, training
+from decoder_only import GPT, GPTConfig, recipes
 from decoder_only.base import hardware
 from decoder_only.data import Corpus, story_corpora
 from decoder_only.generation import generate
@@ -48,8 +48,9 @@ from decoder_only.model.counting import decoding_work, flops_per_token, training
 from decoder_only.model.presets import PRESETS
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import TrainConfig, train
+from decoder_only.training import TrainConfig, loop, train
 from decoder_only.training.processes import ALONE
+from decoder_only.training.state import initial_state
 from decoder_only.variants.parallelism.group import launch
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
@@ -189,12 +190,12 @@ def our_step(bench: Bench, config: GPTConfig, **settings: Any) -> Callable[[], o
     model = GPT(config, generator=torch.Generator().manual_seed(0)).to(bench.device)
     settings = {"learning_rate": 1e-4, "batch_size": bench.rows, **settings}
     chosen = TrainConfig(**settings)
-    state = training._initial_state(model, chosen, ALONE, "ddp")
+    state = initial_state(model, chosen, ALONE, "ddp")
     corpus = random_corpus(config.vocab_size)
 
     def step() -> object:
         hardware.seed_generators(chosen.seed, state.step, 0)
-        return training._step(state, corpus)
+        return loop._step(state, corpus)
 
     return step
 

@@ -48,6 +48,7 @@ from decoder_only.training.processes import (
     process_group,
     wrap,
 )
+from decoder_only.training.state import initial_state
 
 pytestmark = pytest.mark.skipif(
     not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
@@ -129,7 +130,7 @@ def unequal(rank: int, n_ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
 def gradient_of_unequal(strategy: str) -> list[float]:
     """The loss before a step, and each weight after it."""
     with process_group("cpu") as process:
-        state = training._initial_state(
+        state = initial_state(
             tiny(**SHAPE), TrainConfig(**SETTINGS, accumulation=2), process, strategy
         )
         batch = unequal(process.rank, process.n_ranks)
@@ -465,8 +466,8 @@ with process_group("cpu") as process:
     # The rest of two runs is measured, and written at once instead of in a thread.
     checkpoint.Saver.submit = lambda self, write: write()
     checkpoint.latest_state = measured(checkpoint.latest_state, told["open"])
-    training._save = measured(training._save, told["save"])
-    restored = measured(training.TrainingState.restore, told["restore"])
+    loop._save = measured(loop._save, told["save"])
+    restored = measured(TrainingState.restore, told["restore"])
 
     def restore(state, saved):
         if saved is None:
@@ -481,7 +482,7 @@ with process_group("cpu") as process:
         told["largest"] = max(x.nbytes for x in saved.tensors.values())
         told["own"] = sum(local_tensor(x).nbytes for x in own.values())
 
-    training.TrainingState.restore = restore
+    TrainingState.restore = restore
     go(process, "stopped")
     go(process, "one")
     print("told", json.dumps(told), flush=True)
@@ -534,7 +535,7 @@ def test_one_process_takes_up_the_shards_of_two(shards):
     place, _ = shards
     saved = checkpoint.latest_state(place / "whole")
     config = TrainConfig(**FEW)
-    state = training._initial_state(tiny(**WIDE), config, ALONE, "ddp")
+    state = initial_state(tiny(**WIDE), config, ALONE, "ddp")
     state.restore(saved)
     own = state.tensors()
     assert own.keys() == saved.tensors.keys()

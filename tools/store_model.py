@@ -3,8 +3,8 @@
     python tools/store_model.py RUN NAME
 
 `decoder_only_book.stored.load_model(NAME)` then finds it. config.json, which is stored too,
-repeats all settings and the seed; the log becomes a table of its evaluations; the weights are rounded to
-bfloat16. How each stored model was trained:
+repeats all settings and the seed; the log becomes a table of its evaluations; the weights are
+rounded to bfloat16. How each stored model was trained:
 
     full     python benchmarks/story_model.py
     hamlet   python benchmarks/trajectory.py

@@ -27,9 +27,14 @@ from decoder_only.tokenization.pretokens import (
     count_pretokens,
     pretokenize,
 )
-from decoder_only.tokenization.tokenizer import BytePairTokenizer, gpt2_tokenizer
+from decoder_only.tokenization.tokenizer import (
+    END_OF_TEXT,
+    BytePairTokenizer,
+    gpt2_tokenizer,
+)
 
 __all__ = [
+    "END_OF_TEXT",
     "GPT2_BYTE_ORDER",
     "GPT2_PATTERN",
     "BytePairTokenizer",

@@ -118,19 +118,19 @@ def train_step(
                 part_loss = loss_function(model, part, wanted) / n_targets
             (part_loss * factor).backward()
         loss += part_loss.detach()
-    norm = _clip(model, max_gradient_norm, factor)
+    norm = clip_gradients(model, max_gradient_norm, factor)
     finite = norm.isfinite() & loss.isfinite()
     if process.n_ranks > 1:  # all processes take the step, or none does
         facts = torch.stack([loss, (~finite).float()])
         loss, n_bad = processes.all_reduce_sum(facts, process)
         loss, finite = loss / process.n_ranks, n_bad == 0
-    _step_if(finite, optimizers)
+    step_if_finite(finite, optimizers)
     if scale is not None:
         scale.update(finite)
     return StepResult(loss, norm, ~finite)
 
 
-def _step_if(
+def step_if_finite(
     finite: Bool[Tensor, ""], optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
     for optimizer in optimizers:
@@ -143,7 +143,9 @@ def _step_if(
             optimizer.step()
 
 
-def _clip(model: nn.Module, limit: float | None, scale: float | Tensor) -> Tensor:
+def clip_gradients(
+    model: nn.Module, limit: float | None, scale: float | Tensor
+) -> Tensor:
     """Undo the scale, shorten the whole gradient to the limit; return its length before."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)

@@ -40,7 +40,7 @@ class DataParallel:
         self, module: nn.Module, group: Group, *, bucket_bytes: int = 25_000_000
     ) -> None:
         self.group, self.is_syncing = group, True
-        self.buckets = _buckets(module, bucket_bytes, self._arrived)
+        self.buckets = bucketed(module, bucket_bytes, self._arrived)
         self._missing = [[*bucket] for bucket in self.buckets]
         self._under_way: list[tuple[list[nn.Parameter], Callable[[], Tensor]]] = []
         # The first device's values: their sum with zeros from all others.
@@ -90,7 +90,7 @@ class DataParallel:
         self._missing = [[*bucket] for bucket in self.buckets]
 
 
-def _buckets(
+def bucketed(
     module: nn.Module, n_bytes: int, arrived: Callable[..., None]
 ) -> list[dict[str, nn.Parameter]]:
     """Trained parameters, the last ones first, since gradients are born in this order.
@@ -144,7 +144,7 @@ class ShardedOptimizer:
         if stage not in (1, 2):
             raise ValueError(f"{stage=} must be 1 or 2")
         self.group, self.stage = group, stage
-        self.buckets = _buckets(module, bucket_bytes, self._arrived)
+        self.buckets = bucketed(module, bucket_bytes, self._arrived)
         self._flats = [_flatten(bucket.values(), group) for bucket in self.buckets]
         for bucket, flat in zip(self.buckets, self._flats, strict=True):
             vector_to_parameters(flat, bucket.values())
