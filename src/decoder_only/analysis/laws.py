@@ -147,10 +147,10 @@ def fit(
         return x if floor is None else np.insert(x, 2, math.log(floor))
 
     def residuals(x: ndarray) -> ndarray:
-        return np.logaddexp.reduce(_log_terms(constants(x), log_n, log_m)) - log_loss
+        return np.logaddexp.reduce(log_terms(constants(x), log_n, log_m)) - log_loss
 
     def jacobian(x: ndarray) -> ndarray:
-        columns = _derivatives(constants(x), log_n, log_m)
+        columns = derivatives(constants(x), log_n, log_m)
         return columns if floor is None else np.delete(columns, 2, axis=1)
 
     starts = _starts(log_loss) if starts is None else starts
@@ -179,16 +179,16 @@ def _log_runs(
     return [np.log(values) for values in runs]
 
 
-def _log_terms(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
+def log_terms(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
     """The logarithms of A / N^alpha, B / M^beta and E, a column for each run."""
     log_a, log_b, log_e, alpha, beta = constants
     by_size, by_data = log_a - alpha * log_n, log_b - beta * log_m
     return np.stack([by_size, by_data, np.full_like(log_n, log_e)])
 
 
-def _derivatives(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
+def derivatives(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
     """Of each run's log loss by log A, log B, log E, alpha and beta."""
-    terms = _log_terms(constants, log_n, log_m)
+    terms = log_terms(constants, log_n, log_m)
     by_size, by_data, by_floor = np.exp(terms - np.logaddexp.reduce(terms))
     columns = [by_size, by_data, by_floor, -by_size * log_n, -by_data * log_m]
     return np.stack(columns, axis=1)

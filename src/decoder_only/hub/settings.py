@@ -138,15 +138,18 @@ def described(config: GPTConfig) -> dict[str, Any]:
     family = FAMILIES[model_type]
     rows = [line.split() for line in family.settings.strip().splitlines()]
     meant = meaning_of(config)
-    settings = {theirs: meant[ours] for theirs, ours, *_ in rows}
+    given = meant | {n: x for n, x in vars(config).items() if x is not None}
+    settings = {theirs: given[ours] for theirs, ours, *_ in rows}
     names = {ours: theirs for theirs, ours in family.activations.items()}
     settings[rows[-1][0]] = names.get(config.activation, next(iter(names.values())))
-    back = meaning_of(config_from(family, json.loads(json.dumps(settings))))
+    theirs = config_from(family, json.loads(json.dumps(settings)))
+    back = meaning_of(theirs)
     for name, mine in meant.items():
-        if mine != back[name]:
+        if mine != back.get(name):
             raise ValueError(
-                f"{name}={mine!r} has no place in a {model_type} model of transformers, which has "
-                f"{name}={back[name]!r}; no other family there computes this model either"
+                f"{name}={given[name]!r} has no place in a {model_type} model of transformers, "
+                f"which has {name}={getattr(theirs, name)!r}; no other family there computes "
+                "this model either"
             )
     architectures = [family.architecture]
     return {"model_type": model_type, "architectures": architectures, **settings}

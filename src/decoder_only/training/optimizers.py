@@ -265,10 +265,10 @@ class Muon(torch.optim.Optimizer):
         shards = torch.stack(filled)
         shards = F.pad(shards, (0, 0, 0, math.ceil(rows / n_ranks) - n_rows))
         shards = all_to_all(shards, self.process)
-        mine = rearrange(shards, "(p n) f d -> n (p f) d", p=n_ranks)[:, :rows]
+        mine = rearrange(shards, "(p b) f d -> b (p f) d", p=n_ranks)[:, :rows]
         mine = self._orthogonalize(mine, **settings)
         mine = F.pad(mine, (0, 0, 0, -rows % n_ranks))
-        shards = rearrange(mine, "n (p f) d -> (p n) f d", p=n_ranks)
+        shards = rearrange(mine, "b (p f) d -> (p b) f d", p=n_ranks)
         return list(all_to_all(shards, self.process)[: len(ahead), :n_rows])
 
 

@@ -19,7 +19,6 @@ from decoder_only.variants.parallelism.group import Group
 __all__ = [
     "Share",
     "TensorParallel",
-    "check_plain",
     "copy_to_all",
     "gather",
     "scatter_sum",
