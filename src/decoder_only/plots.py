@@ -104,7 +104,7 @@ def loss_curves(
             or `faint` names an unknown curve.
     """
     require("curves", curves, len, "at least one name with its steps and losses")
-    points = {name: tuple(map(_array, pair)) for name, pair in curves.items()}
+    points = {name: tuple(map(numeric_array, pair)) for name, pair in curves.items()}
     for name, (steps, losses) in points.items():
         shapes, wanted = (
             (steps.shape, losses.shape),
@@ -141,3 +141,10 @@ def _draw_floor(ax: Axes, floor: float, step: float, loss: float) -> None:
         arrow = {"arrowstyle": "<->", "color": INK, "mutation_scale": 7}
         arrow |= {"shrinkA": 0, "shrinkB": 0}
         ax.annotate("", (step, floor), (step, loss), arrowprops=arrow)
+
+
+def numeric_array(values: ArrayLike) -> np.ndarray:
+    """Convert numbers, or a tensor of any device and precision, to an array of floats."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().double()
+    return np.asarray(values, dtype=float)

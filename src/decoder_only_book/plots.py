@@ -28,6 +28,7 @@ from decoder_only.plots import (
     VERMILLION,
     WIDTH,
     loss_curves,
+    numeric_array,
     style,
     use_style,
 )
@@ -102,7 +103,7 @@ def heatmap(
     Raises:
         ValueError: the matrix is not two-dimensional or is empty, or labels do not fit its shape.
     """
-    values = _array(matrix)
+    values = numeric_array(matrix)
     if values.ndim != 2 or not values.size:
         raise ValueError(f"matrix.shape={values.shape} must be rows and columns")
     _check_labels("row_labels", row_labels, len(values))
@@ -191,13 +192,6 @@ def _write_values(image: AxesImage, values: np.ndarray, decimals: int) -> None:
             look = {"color": "white" if shade < 0.55 else INK, "fontsize": 9.5}
             text = f"{value:.{decimals}f}".replace("-", "−")
             image.axes.text(column, row, text, ha="center", va="center", **look)
-
-
-def _array(values: ArrayLike) -> np.ndarray:
-    """Convert numbers, or a tensor of any device and precision, to an array of floats."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().double()
-    return np.asarray(values, dtype=float)
 
 
 def _token(label: str) -> str:

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -265,10 +264,12 @@ class Muon(torch.optim.Optimizer):
         shards = torch.stack(filled)
         shards = F.pad(shards, (0, 0, 0, math.ceil(rows / n_ranks) - n_rows))
         shards = all_to_all(shards, self.process)
-        mine = rearrange(shards, "(p b) f d -> b (p f) d", p=n_ranks)[:, :rows]
+        mine = (
+            shards.unflatten(0, (n_ranks, -1)).transpose(0, 1).flatten(1, 2)[:, :rows]
+        )
         mine = self._orthogonalize(mine, **settings)
         mine = F.pad(mine, (0, 0, 0, -rows % n_ranks))
-        shards = rearrange(mine, "b (p f) d -> (p b) f d", p=n_ranks)
+        shards = mine.unflatten(1, (n_ranks, -1)).transpose(0, 1).flatten(0, 1)
         return list(all_to_all(shards, self.process)[: len(ahead), :n_rows])
 
 
