@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
