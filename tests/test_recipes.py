@@ -77,7 +77,7 @@ def test_a_model_may_have_more_rows_than_its_tokens_and_not_fewer(text):
 @pytest.mark.parametrize(("steps", "wanted"), [(100, 10), (1000, 50)])
 def test_the_usual_warm_up_can_be_asked_for(steps, wanted):
     recipe = chosen("stories-gpu", training={"steps": steps, "warmup_steps": None})
-    assert TrainConfig(**recipe.training).warmup_steps == wanted
+    assert TrainConfig(**recipe.training).warmup == wanted
 
 
 def test_a_shorter_run_warms_up_for_less_long():
