@@ -192,7 +192,7 @@ def test_it_may_keep_another_format_than_the_model_computes_in():
     assert 0 < error < 0.1 * model(ids).std()
 
 
-def test_no_gradient_flows_through_the_store():
+def test_no_gradient_flows_through_the_cache():
     cache, key = small(), torch.randn(2, 3, 1, 4, requires_grad=True)
     append(cache, key, key)
     assert not any(x.requires_grad for x in append(cache, key, key))
@@ -207,7 +207,7 @@ def test_what_does_not_fit_is_named_and_not_stored():
     cache = model.new_cache(len(ids), max_length=5)
     model(ids[:, :2], cache)
     before = [layer._key.clone() for layer in cache]
-    message = "positions=6 cannot work: it must be at most the cache's max_length=5"
+    message = "positions=6 must be at most the cache's max_length=5"
     with pytest.raises(ValueError, match=message):
         model(ids[:, :4], cache)
     for layer, stored in zip(cache, before, strict=True):
@@ -234,7 +234,7 @@ def test_a_cache_gives_what_no_cache_gives_or_refuses(data):
         model, ids = build(positions=positions, windows=windows), random_ids(length=24)
         most = LENGTH if positions == "learned" else math.inf
         if max_length is not None and not 0 < max_length <= most:
-            with pytest.raises(ValueError, match=f"max_length={max_length} cannot"):
+            with pytest.raises(ValueError, match=f"max_length={max_length} must"):
                 model.new_cache(len(ids), max_length=max_length)
             return
         cache = model.new_cache(len(ids), max_length=max_length)
@@ -260,16 +260,16 @@ def test_a_cache_gives_what_no_cache_gives_or_refuses(data):
 
 def test_what_cannot_be_cached_is_refused():
     model = build(positions="rotary", windows=(4,))
-    with pytest.raises(ValueError, match=r"max_length=0 cannot work: .* and 1 or more"):
+    with pytest.raises(ValueError, match=r"max_length=0 must be .* and 1 or more"):
         model.new_cache(max_length=0)
     cache = model.new_cache(2)
-    with pytest.raises(ValueError, match=r"rows of ids=3 cannot .* batch_size=2"):
+    with pytest.raises(ValueError, match=r"rows of ids=3 must be .* batch_size=2"):
         model(random_ids(3, 4), cache)
     assert len(cache[0]) == 0
 
 
 def test_a_cache_longer_than_learned_positions_is_refused():
-    message = f"max_length={LENGTH + 1} cannot work: it must be at most {LENGTH}"
+    message = f"max_length={LENGTH + 1} must be at most {LENGTH}"
     with pytest.raises(ValueError, match=message):
         build(positions="learned").new_cache(max_length=LENGTH + 1)
     build(positions="rotary").new_cache(max_length=LENGTH + 1)

@@ -151,8 +151,8 @@ def test_positions_may_be_any_and_differ_by_row(dtype):
         some = positions(x[rows, later], later)
         assert torch.equal(some, positions(x)[rows, later])
     heads = normal(B, H, 9, 4, seed=3, grad=False, dtype=dtype)
-    turns = rotations(later, head_dim=4, dtype=dtype)
-    some = rotary(heads.transpose(1, 2)[rows, later].transpose(1, 2), turns)
+    rotation = rotations(later, head_dim=4, dtype=dtype)
+    some = rotary(heads.transpose(1, 2)[rows, later].transpose(1, 2), rotation)
     assert torch.equal(some, rotary(heads).transpose(1, 2)[rows, later].transpose(1, 2))
 
 
@@ -165,7 +165,7 @@ def test_positions_may_be_any_and_differ_by_row(dtype):
     ],
 )
 def test_odd_dimensions_cannot_be_paired(make):
-    message = "width=5 cannot work: it must be even: waves come in pairs"
+    message = "width=5 must be even: waves come in pairs"
     with pytest.raises(ValueError, match=message):
         make()
 

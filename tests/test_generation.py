@@ -191,7 +191,7 @@ def test_the_model_is_asked_in_evaluation_mode_and_left_as_it_was(training):
 
 def test_the_mode_is_restored_after_an_error():
     model = tiny(positions="learned").train()
-    with pytest.raises(ValueError, match=f"an id={V} cannot work"):
+    with pytest.raises(ValueError, match=f"an id={V} must"):
         generate(model, torch.tensor([[V]]), max_new_tokens=1)
     assert model.training
 

@@ -203,6 +203,6 @@ def test_folding_leaves_both_as_they_were():
 
 
 def test_widths_that_do_not_follow_each_other_are_named():
-    message = "in_features=3 cannot work: it must be the 7 components of the norm"
+    message = "in_features=3 must be the 7 components of the norm"
     with pytest.raises(ValueError, match=message):
         fold(RMSNorm(d_model=7), nn.Linear(3, 7))

@@ -258,7 +258,7 @@ def test_ids_and_targets_that_no_device_has_are_refused(which, id):
         pair[which] = pair[which].index_fill(1, torch.tensor(3), id)
         return TensorParallel(make(), group)(*pair)
 
-    with pytest.raises(ValueError, match=rf"an id={id} cannot work: .* in 0\.\.23"):
+    with pytest.raises(ValueError, match=rf"an id={id} must be in 0\.\.23"):
         launch(run, 2)
 
 

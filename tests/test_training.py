@@ -652,6 +652,6 @@ def test_what_looks_at_a_model_leaves_each_part_in_its_mode():
     train(model, TEXT, HELD_OUT, TrainConfig(steps=1, recompute=True))
     assert modes(model) == before
     assert not model.recompute
-    with pytest.raises(ValueError, match="an id=300 cannot"):
+    with pytest.raises(ValueError, match="an id=300 must"):
         model.generate(ids + 300, max_new_tokens=1)
     assert modes(model) == before

@@ -129,13 +129,13 @@ def place(model: GPT, point: Point) -> None:
 def ask(model: GPT, shrink: float, base: float) -> list[RemovableHandle]:
     """Have a rotary model read its positions closer together, or by another base."""
 
-    def turn_otherwise(attention: nn.Module, handed: tuple) -> tuple:
-        x, _, *rest = handed
-        places = torch.arange(x.shape[1]) / shrink
-        return x, rotations(places, head_dim=attention.head_dim, base=base), *rest
+    def rotate_otherwise(attention: nn.Module, inputs: tuple, named: dict) -> tuple:
+        places = torch.arange(inputs[0].shape[1]) / shrink
+        rotation = rotations(places, head_dim=attention.head_dim, base=base)
+        return inputs, {**named, "rotation": rotation}
 
     return [
-        block.attention.register_forward_pre_hook(turn_otherwise)
+        block.attention.register_forward_pre_hook(rotate_otherwise, with_kwargs=True)
         for block in model.blocks
     ]
 
@@ -161,7 +161,7 @@ def seen(bias: Tensor) -> Tensor:
 def add_to_scores(model: GPT, bias: Callable[[int], Tensor]) -> None:
     """Have every block's attention add a bias to its scores, a matrix for each head."""
 
-    def forward(attention: MultiHeadAttention, x: Tensor, *handed: object) -> Tensor:
+    def forward(attention: MultiHeadAttention, x: Tensor, **_: object) -> Tensor:
         projected, mask = attention.project(x), bias(x.shape[1])
         heads = F.scaled_dot_product_attention(*projected, attn_mask=mask)
         return attention.output(rearrange(heads, "b h s k -> b s (h k)"))

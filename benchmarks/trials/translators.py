@@ -148,7 +148,7 @@ class OneText(GPT):
 
     both_ways = False
 
-    def _mask(self, window: int | None, ids: Tensor, store: None) -> Tensor | None:
+    def _mask(self, window: int | None, ids: Tensor, cache: None) -> Tensor | None:
         if not self.both_ways:
             return None
         in_source = (ids == GERMAN.encode([])[0]).cumsum(1) == 1

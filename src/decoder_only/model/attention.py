@@ -1,6 +1,6 @@
 """Attention: every position gathers what it needs from the positions that it may see.
 
-A query asks, keys answer, values are what is handed over:
+A query asks, keys answer, values are what is passed on:
 
     score[s, t] = query[s] . key[t] / sqrt(K)
     weight[s, t] = softmax over t of score[s, t], zero where s may not see t
@@ -16,8 +16,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
-
-from decoder_only.base.checks import require
 
 __all__ = ["attend", "attend_explicitly", "attention_mask", "attention_weights"]
 
@@ -49,9 +47,10 @@ def attention_mask(
     Raises:
         ValueError: if the window is not positive, or if causal queries outnumber the keys.
     """
-    require("window", window, lambda w: w is None or w >= 1, "1 or more, or None")
-    wanted = f"at most n_keys={n_keys}: causal queries stand at the last keys"
-    require("n_queries", n_queries, lambda n: not causal or n <= n_keys, wanted)
+    if window is not None and window < 1:
+        raise ValueError(f"{window=} must be 1 or more, or None")
+    if causal and n_queries > n_keys:
+        raise ValueError(f"causal {n_queries=} must be at most {n_keys=}")
     query_position = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None]
     distance = query_position - torch.arange(n_keys, device=device)
     mask = distance >= (0 if causal else -n_queries)
@@ -109,7 +108,7 @@ def attend_explicitly(
     """Mix the values by the attention weights, step by step.
 
     Args:
-        value: what each key hands over.
+        value: what each key passes on.
         dropout: probability of dropping a weight; the others grow by 1 / (1 - dropout).
         others: see `attention_weights`.
     """

@@ -7,7 +7,7 @@ Pre-norm leaves the stream itself untouched, so gradients reach every layer alon
 transformer normalized the stream at each step. Chapter 8.
 """
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from decoder_only.model.cache import KeyValueCache
@@ -19,7 +19,7 @@ __all__ = ["Block"]
 
 
 class Block(nn.Module):
-    """One layer of the transformer, as pure wiring: the parts are handed in.
+    """One layer of the transformer, as pure wiring: the parts are arguments.
 
     Args:
         attention: moves information between positions.
@@ -49,16 +49,22 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Float[Tensor, "b s d"], *handed: Tensor | KeyValueCache | None
+        self,
+        x: Float[Tensor, "b s d"],
+        *,
+        rotation: Float[Tensor, "2 ... s _"] | None = None,
+        mask: Bool[Tensor, "*b s t"] | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "b s d"]:
         """Add what attention gathers and what the MLP makes of it to the residual stream.
 
         Args:
             x: the residual stream.
-            handed: what attention is handed besides, see `MultiHeadAttention.forward`.
+            rotation, mask, cache: see `MultiHeadAttention.forward`.
         """
+        inputs = {"rotation": rotation, "mask": mask, "cache": cache}
         if self.pre_norm:
-            x = x + self.dropout(self.attention(self.attention_norm(x), *handed))
+            x = x + self.dropout(self.attention(self.attention_norm(x), **inputs))
             return x + self.dropout(self.mlp(self.mlp_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, *handed)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, **inputs)))
         return self.mlp_norm(x + self.dropout(self.mlp(x)))

@@ -5,7 +5,7 @@ therefore store them once, and ask only with the newest query:
 
     output[s] = attend(query[s], key[: s + 1], value[: s + 1])
 
-A block with a window never looks back further than that, so its store is a ring: position s lies
+A block with a window never looks back further than that, so its cache is a ring: position s lies
 in slot s mod W, over the position that has just left the window. Chapter 8.
 """
 
@@ -15,9 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder_only.base.checks import require
-
-__all__ = ["CachePosition", "KeyValueCache"]
+__all__ = ["CachePosition", "KeyValueCache", "positions_in_ring"]
 
 
 class CachePosition:
@@ -39,8 +37,11 @@ class CachePosition:
     Attributes:
         new: the positions of the tokens that are being added.
         is_empty: whether none came before those.
-        n_stored: positions that are read from the store, which are those that came before, and a
-            single new one, which is stored first; None where the host does not know.
+        n_stored: positions that are read from the cache, which are those that came before, and a
+            single new one, which is stored first. None on a GPU, where to read the count would
+            mean to wait, and inside a compiled step: then all slots are read, under a mask.
+        late: what several new tokens store only after all blocks have read: the tensor, its
+            slots, and what goes there.
     """
 
     def __init__(
@@ -63,19 +64,20 @@ class CachePosition:
         """
         self.n_stored, self.late = None, []
         if not torch.compiler.is_compiling():
-            came = int(self.count) if self.count.is_cpu else self._counted
-            most = self.max_length or math.inf
-            wanted = f"at most the cache's max_length={most}"
-            require("positions", came + n_new, lambda n: n <= most, wanted)
-            self.n_stored = came + (n_new == 1) if self.count.is_cpu else None
+            n_before = int(self.count) if self.count.is_cpu else self._counted
+            positions, most = n_before + n_new, self.max_length or math.inf
+            if positions > most:
+                wanted = f"at most the cache's max_length={most}"
+                raise ValueError(f"{positions=} must be {wanted}")
+            self.n_stored = n_before + (n_new == 1) if self.count.is_cpu else None
         self.new = self.count + torch.arange(n_new, device=self.count.device)
         rows = self.new if self.padding is None else self.new - self.padding[:, None]
         return rows.clamp(min=0)
 
     def advance(self) -> None:
         """Count the new tokens, once all blocks have stored them."""
-        for store, slots, new in self.late:
-            store.index_copy_(2, slots, new)
+        for stored, slots, new in self.late:
+            stored.index_copy_(2, slots, new)
         self.late, self.is_empty = [], False
         self.count += len(self.new)
         if not torch.compiler.is_compiling():
@@ -130,17 +132,19 @@ class KeyValueCache:
         Returns:
             See `attention_mask`. None where that is every key up to the query's own.
         """
-        at, key, query = self.position, self.position.new, self.position.new
-        n_new = len(query)
-        in_window = self.window is None or n_new <= self.window
-        all_seen = in_window if at.is_empty else n_new == 1 and at.n_stored is not None
-        if at.padding is None and all_seen:
+        at, query = self.position, self.position.new
+        in_window = self.window is None or len(query) <= self.window
+        is_step = len(query) == 1 and at.n_stored is not None
+        # A first piece within the window, or one token after those that are read, sees all keys.
+        if at.padding is None and (in_window if at.is_empty else is_step):
             return None
-        if not at.is_empty:
-            slot = torch.arange(self.length, device=query.device)[: at.n_stored]
-            newest = query if n_new == 1 else at.count - 1
-            key = newest - (newest - slot) % self.length
-            key = key if n_new == 1 else torch.cat([key, query])
+        if at.is_empty:
+            key = query
+        elif len(query) == 1:  # stored before it is read
+            key = positions_in_ring(query, self.length)[: at.n_stored]
+        else:
+            before = positions_in_ring(at.count - 1, self.length)[: at.n_stored]
+            key = torch.cat([before, query])
         distance = query[:, None] - key
         mask = (distance >= 0) & (key >= 0)  # below 0 is a slot that was never filled
         if self.window is not None:
@@ -148,27 +152,46 @@ class KeyValueCache:
         if at.padding is None:
             return mask
         # Padding sees itself, or softmax had nothing.
-        real = (key >= at.padding[:, None])[:, None, None]
-        return mask & real | (distance == 0)
+        is_real = (key >= at.padding[:, None])[:, None, None]
+        return mask & is_real | (distance == 0)
 
     def append(
         self, key: Float[Tensor, "b g s k"], value: Float[Tensor, "b g s k"]
     ) -> list[Float[Tensor, "b g t k"]]:
-        """Store the keys and values of the new positions. No gradient flows through the store.
+        """Store the keys and values of the new positions. No gradient flows through the cache.
 
         Returns:
             The keys and the values that queries of these positions may look at.
         """
         return [self._keep(self._key, key), self._keep(self._value, value)]
 
-    def _keep(self, store: Tensor, new: Tensor) -> Tensor:
+    def _keep(self, stored: Tensor, new: Tensor) -> Tensor:
         at, slots, n = self.position, self.position.new, self.length
-        kept = new.detach().to(store.dtype)
-        if self.window is not None:
-            slots, kept = slots[-n:] % n, kept[:, :, -n:]
+        last = new.detach().to(stored.dtype)
+        if self.window is not None:  # a ring has room for the last of them
+            slots, last = slots[-n:] % n, last[:, :, -n:]
         if at.is_empty or new.shape[2] == 1:
-            store.index_copy_(2, slots, kept)
-            return new if at.is_empty else store[:, :, : at.n_stored].to(new.dtype)
+            stored.index_copy_(2, slots, last)
+            return new if at.is_empty else stored[:, :, : at.n_stored].to(new.dtype)
         # Later: in a ring they lie over what is seen if these tokens have to be tried again.
-        at.late.append((store, slots, kept))
-        return torch.cat([store[:, :, : at.n_stored].to(new.dtype), new], dim=2)
+        at.late.append((stored, slots, last))
+        return torch.cat([stored[:, :, : at.n_stored].to(new.dtype), new], dim=2)
+
+
+def positions_in_ring(newest: Int[Tensor, "1"], length: int) -> Int[Tensor, "t"]:
+    """Which position lies in each slot of a ring after `newest` was stored in its own.
+
+    Position s lies in slot s mod length. In a ring of four slots:
+
+        newest     slot 0   1   2   3
+             1          0   1  -2  -1      a number below 0: the slot was never filled
+             3          0   1   2   3      full
+             4          4   1   2   3      position 4 lies over position 0
+             6          4   5   6   3
+
+    Args:
+        newest: the last position that was stored.
+        length: slots; a cache without a window is a ring that is never filled twice.
+    """
+    slot = torch.arange(length, device=newest.device)
+    return newest - (newest - slot) % length

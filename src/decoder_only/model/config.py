@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
-from decoder_only.base.checks import Rule, check_fields, require
+from decoder_only.base.checks import Rule, check_fields
 from decoder_only.model.mlp import ACTIVATIONS
 from decoder_only.model.multihead import check_heads
 
@@ -89,11 +89,11 @@ class GPTConfig:
             object.__setattr__(self, "windows", tuple(self.windows))
         check_fields(self)
         check_heads(self.d_model, self.n_heads, self.kv_heads, self.head_dim)
-        pairs = {"rotary": ("head_dim", self.head_width)}
-        pairs["sinusoidal"] = ("d_model", self.d_model)
-        if self.positions in pairs:
-            wanted = f"even, since {self.positions} positions turn dimensions in pairs"
-            require(*pairs[self.positions], lambda n: n % 2 == 0, wanted)
+        reason = f"{self.positions} positions rotate dimensions in pairs"
+        if self.positions == "rotary" and self.head_width % 2:
+            raise ValueError(f"head_dim={self.head_width} must be even, since {reason}")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"d_model={self.d_model} must be even, since {reason}")
 
     @property
     def kv_heads(self) -> int:

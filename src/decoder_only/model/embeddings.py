@@ -17,8 +17,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
-
 __all__ = [
     "LearnedPositions",
     "SinusoidalPositions",
@@ -132,7 +130,7 @@ def rotations(
     base: float = 10_000.0,
     dtype: torch.dtype = torch.float32,
 ) -> Float[Tensor, "2 ... s _"]:
-    """Cosines and sines of the angles by which `rotary` turns queries and keys at positions.
+    """Cosines and sines of the angles by which `rotary` rotates queries and keys.
 
     They are the same in all heads and all blocks, so a model asks for them once.
 
@@ -147,34 +145,35 @@ def rotations(
 
 def rotary(
     x: Float[Tensor, "b h s k"],
-    turns: Float[Tensor, "2 ... s _"] | None = None,
+    rotation: Float[Tensor, "2 ... s _"] | None = None,
     *,
     base: float = 10_000.0,
 ) -> Float[Tensor, "b h s k"]:
     """Rotate each query or key by angles proportional to its position.
 
     Dimension i of the first half and dimension i of the second half form a plane; position s
-    turns it by s / base^(2i/K). A dot product of a rotated query and a rotated key then depends
+    rotates it by s / base^(2i/K). A dot product of a rotated query and a rotated key then depends
     on their distance alone.
 
     Args:
         x: queries or keys, K even.
-        turns: what `rotations` gives for their positions; by default for 0 to S - 1 and `base`.
+        rotation: what `rotations` gives for their positions; by default for 0 to S - 1 and `base`.
 
     Source: Su et al. (2021), whose planes are pairs of neighbours, as in Meta's Llama; the
     half-split layout here is that of GPT-NeoX, and of Llama as Hugging Face stores it.
     """
-    if turns is None:
+    if rotation is None:
         positions = torch.arange(x.shape[-2], device=x.device)
-        turns = rotations(positions, head_dim=x.shape[-1], base=base, dtype=x.dtype)
-    (cos, sin), (first, second) = turns, x.chunk(2, dim=-1)
-    turned = [first * cos - second * sin, second * cos + first * sin]
-    return torch.cat(turned, dim=-1).to(x.dtype)
+        rotation = rotations(positions, head_dim=x.shape[-1], base=base, dtype=x.dtype)
+    (cos, sin), (first, second) = rotation, x.chunk(2, dim=-1)
+    rotated = [first * cos - second * sin, second * cos + first * sin]
+    return torch.cat(rotated, dim=-1).to(x.dtype)
 
 
 def _angles(positions: Tensor, width: int, base: float, dtype: torch.dtype) -> Tensor:
     """Angle of each position in plane i, shape (..., width / 2), at least float32."""
-    require("width", width, lambda n: n % 2 == 0, "even: waves come in pairs")
+    if width % 2:
+        raise ValueError(f"{width=} must be even: waves come in pairs")
     dtype = torch.promote_types(dtype, torch.float32)
     plane = torch.arange(0, width, 2, dtype=dtype, device=positions.device)
     return positions[..., None].to(dtype) * base ** (-plane / width)

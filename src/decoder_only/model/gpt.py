@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from decoder_only.base.checks import require
 from decoder_only.model.attention import attention_mask
 from decoder_only.model.block import Block
 from decoder_only.model.cache import CachePosition, KeyValueCache
@@ -24,7 +23,6 @@ from decoder_only.model.embeddings import (
     LearnedPositions,
     SinusoidalPositions,
     TokenEmbedding,
-    rotations,
 )
 from decoder_only.model.lm_head import LMHead
 from decoder_only.model.mlp import MLP, SwiGLU
@@ -46,23 +44,22 @@ class GPT(nn.Module):
         recompute: whether training forgets what happened inside the blocks and computes it again
             in the backward pass (activation checkpointing: Chen et al., 2016): the same gradients,
             a third more work, and memory for one block's activations and every block's input.
-        more: names of what a block is handed besides, after the cache.
 
     Source: Radford et al. (2019); Brown et al. (2020); variants as noted at each part.
     """
 
     recompute: bool = False
-    more: tuple[str, ...] = ()
 
     def __init__(
         self, config: GPTConfig, *, generator: torch.Generator | None = None
     ) -> None:
         # Refused before anything is made, so that no settings file can exhaust the machine.
-        require("n_layers", config.n_layers, lambda n: n <= 4096, "at most 4096")
+        n_layers, n_weights = config.n_layers, config.n_weights
         device = torch.get_default_device()
-        is_meta = device.type == "meta"
-        wanted = "at most 2^35 outside the meta device"
-        require("n_weights", config.n_weights, lambda n: is_meta or n <= 2**35, wanted)
+        if n_layers > 4096:
+            raise ValueError(f"{n_layers=} must be at most 4096")
+        if n_weights > 2**35 and device.type != "meta":
+            raise ValueError(f"{n_weights=} must be at most 2^35 outside meta")
         super().__init__()
         self.config = config
         # Each part would draw weights of its own, which `initialize` replaced.
@@ -92,8 +89,9 @@ class GPT(nn.Module):
         self,
         ids: Int[Tensor, "b s"],
         cache: Sequence[KeyValueCache] | None = None,
-        *more: Tensor,
+        *,
         last_only: bool = False,
+        **block_inputs: Tensor,
     ) -> Float[Tensor, "b _ v"]:
         """Logits of the next token at every position.
 
@@ -101,45 +99,47 @@ class GPT(nn.Module):
             ids: tokens.
             cache: from `new_cache`; ids then go on where it ends, and it grows by them. For
                 generation: no gradient reaches what it holds.
-            more: what blocks of another kind are handed besides (`encoders.DecoderBlock`).
             last_only: ask the head for the last position only, which is all that generation reads;
                 the result is then of shape (b, 1, v).
+            block_inputs: what blocks of another kind read besides, such as the source of an
+                `encoders.DecoderBlock`.
 
         Raises:
             ValueError: for ids of another shape than (b, s), of another dtype than int32 or int64,
                 outside the vocabulary (where the host can tell: on the CPU), or more than
                 learned positions can place.
         """
-        x = self.hidden(ids, cache, *more)
-        table = [self.embedding.weight] if self.config.tied else []
-        return self.head(x[:, -1:] if last_only else x, *table)
+        x = self.hidden(ids, cache, **block_inputs)
+        x = x[:, -1:] if last_only else x
+        if self.config.tied:
+            return self.head(x, self.embedding.weight)
+        return self.head(x)
 
     def hidden(
         self,
         ids: Int[Tensor, "b s"],
         cache: Sequence[KeyValueCache] | None = None,
-        *more: Tensor,
+        **block_inputs: Tensor,
     ) -> Float[Tensor, "b s d"]:
         """What the head reads: the residual stream after the last norm. See `forward`."""
         self._check(ids, cache)
-        require("len(more)", len(more), len(self.more).__eq__, f"{len(self.more)}")
-        length, empty = ids.shape[1], [None] * len(self.blocks)
-        positions = None if cache is None else cache[0].position.begin(length)
+        caches = [None] * len(self.blocks) if cache is None else cache
+        positions = None if cache is None else cache[0].position.begin(ids.shape[1])
         x = self.embedding(ids)
         if self.positions is not None:
             x = self.positions(x, positions)
         x = self.dropout(x)
-        # What is the same in all blocks is made once: the angles, and a mask for each window.
-        turns, masks = self._turns(x, positions), {}
-        for block, store in zip(self.blocks, cache or empty, strict=True):
+        # The same for all blocks, so made once: the rotation, and a mask for each window.
+        rotation, masks = self.blocks[0].attention.rotation(x, positions), {}
+        for block, block_cache in zip(self.blocks, caches, strict=True):
             window = block.attention.window
             if window not in masks:
-                masks[window] = self._mask(window, ids, store)
-            handed = turns, masks[window], store, *more
-            if self.recompute and self.training and store is None:
-                x = checkpoint(block, x, *handed, use_reentrant=False)
+                masks[window] = self._mask(window, ids, block_cache)
+            inputs = {"rotation": rotation, "mask": masks[window], "cache": block_cache}
+            if self.recompute and self.training and cache is None:
+                x = checkpoint(block, x, use_reentrant=False, **inputs, **block_inputs)
             else:
-                x = block(x, *handed)
+                x = block(x, **inputs, **block_inputs)
         if cache is not None:
             cache[0].position.advance()
         return self.final_norm(x)
@@ -170,16 +170,17 @@ class GPT(nn.Module):
             ValueError: for no positions, or more than learned ones can place.
         """
         config, weight = self.config, self.embedding.weight
-        most = {"learned": config.context_length}.get(config.positions, math.inf)
-        wanted = f"at most {most}, and 1 or more"
-        require("max_length", max_length, lambda n: n is None or 1 <= n <= most, wanted)
-        if max_length is None and (most < math.inf or None in config.windows):
+        is_learned = config.positions == "learned"
+        most = config.context_length if is_learned else math.inf
+        if max_length is None and (is_learned or None in config.windows):
             max_length = config.context_length
-        sizes = {"n_kv_heads": config.kv_heads, "head_dim": config.head_width}
-        sizes |= {"batch_size": batch_size, "dtype": dtype or weight.dtype}
+        if max_length is not None and not 1 <= max_length <= most:
+            raise ValueError(f"{max_length=} must be at most {most}, and 1 or more")
         at = CachePosition(max_length=max_length, padding=padding, device=weight.device)
+        heads = {"n_kv_heads": config.kv_heads, "head_dim": config.head_width}
+        rows = {"batch_size": batch_size, "dtype": dtype or weight.dtype}
         windows = (block.attention.window for block in self.blocks)
-        return [KeyValueCache(**sizes, position=at, window=w) for w in windows]
+        return [KeyValueCache(**heads, **rows, position=at, window=w) for w in windows]
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator | None = None) -> None:
@@ -214,41 +215,34 @@ class GPT(nn.Module):
 
     def _check(self, ids: Tensor, cache: Sequence[KeyValueCache] | None) -> None:
         if isinstance(cache, Tensor):
-            raise TypeError(
-                "a model takes ids and gives logits; the loss is a function of both: "
-                "lm_head.next_token_loss(model(inputs), targets)"
-            )
-        whole, limit = (torch.int32, torch.int64), self.config.vocab_size
-        wanted = "(batch, sequence); a single sequence is ids[None]"
-        require("ids.shape", tuple(ids.shape), lambda shape: len(shape) == 2, wanted)
-        require("ids.dtype", ids.dtype, whole.__contains__, f"one of {whole}")
+            loss = "lm_head.next_token_loss(model(inputs), targets)"
+            raise TypeError(f"a model takes ids and gives logits; the loss is {loss}")
+        if ids.ndim != 2:
+            wanted = "(batch, sequence); a single sequence is ids[None]"
+            raise ValueError(f"ids.shape={tuple(ids.shape)} must be {wanted}")
+        if ids.dtype not in (torch.int32, torch.int64):
+            raise ValueError(f"ids.dtype={ids.dtype} must be int32 or int64 of torch")
+        n_rows, length = ids.shape
         if cache is not None:
-            rows, wanted = cache[0].batch_size, "the cache's batch_size"
-            require("rows of ids", len(ids), lambda n: n == rows, f"{wanted}={rows}")
-        elif self.config.positions == "learned":
-            room = self.config.context_length
-            wanted = f"at most {room} for learned positions"
-            require("ids.shape[1]", ids.shape[1], lambda n: n <= room, wanted)
+            batch_size = cache[0].batch_size
+            if n_rows != batch_size:
+                raise ValueError(f"rows of ids={n_rows} must be the {batch_size=}")
+        elif self.config.positions == "learned" and length > self.config.context_length:
+            wanted = f"at most {self.config.context_length} for learned positions"
+            raise ValueError(f"ids.shape[1]={length} must be {wanted}")
         if ids.is_cpu and not torch.compiler.is_compiling() and ids.numel():
-            wanted = f"in 0..{limit - 1}; was the text encoded with another tokenizer?"
+            last = self.config.vocab_size - 1
             for id in (int(ids.min()), int(ids.max())):
-                require("an id", id, lambda id: 0 <= id < limit, wanted)
-
-    def _turns(self, x: Tensor, positions: Tensor | None) -> Tensor | None:
-        attention = self.blocks[0].attention
-        if attention.rotary_base is None:
-            return None
-        if positions is None:
-            positions = torch.arange(x.shape[1], device=x.device)
-        settings = {"head_dim": attention.head_dim, "base": attention.rotary_base}
-        return rotations(positions, **settings, dtype=x.dtype)
+                if not 0 <= id <= last:
+                    reason = "was the text encoded with another tokenizer?"
+                    raise ValueError(f"an id={id} must be in 0..{last}; {reason}")
 
     def _mask(
-        self, window: int | None, ids: Tensor, store: KeyValueCache | None
+        self, window: int | None, ids: Tensor, cache: KeyValueCache | None
     ) -> Tensor | None:
         length = ids.shape[1]
-        if store is not None:
-            return store.mask()
+        if cache is not None:
+            return cache.mask()
         if window is None or window >= length:
             return None  # as wide as all there is
         return attention_mask(length, length, window=window, device=ids.device)
@@ -274,7 +268,7 @@ def _positions(config: GPTConfig) -> LearnedPositions | SinusoidalPositions | No
         return LearnedPositions(context_length=length, d_model=width)
     if config.positions == "sinusoidal":
         return SinusoidalPositions(d_model=width, base=config.position_base)
-    return None  # rotary turns queries and keys inside each block
+    return None  # rotary positions act on queries and keys, inside each block
 
 
 def _block(config: GPTConfig, layer: int) -> Block:

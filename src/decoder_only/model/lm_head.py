@@ -14,8 +14,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
-
 __all__ = [
     "IGNORED",
     "LMHead",
@@ -36,7 +34,7 @@ class LMHead(nn.Module):
         d_model: D, width of the residual stream.
         vocab_size: V, number of logits. A GPU multiplies fastest where 64 divides it; in training
             torch.compile fills other sizes up where it measures that this is faster.
-        tied: the head has no matrix of its own, and is handed the token embedding's at each call.
+        tied: the head has no matrix of its own; each call gives it the token embedding's.
         scale: factor on the logits.
         soft_cap: bends the logits so that none exceeds it: cap * tanh(logit / cap), which leaves
             small ones nearly as they are; None for no bound.
@@ -144,42 +142,44 @@ def sliced_next_token_loss(
     Source: the idea of gradients in the forward pass is from Hsu et al. (2024), Liger Kernel.
     """
     _check_shapes("hidden states", hidden, targets)
-    require("reduction", reduction, ("mean", "sum").__contains__, "'mean' or 'sum'")
-    require("n_slices", n_slices, lambda n: n >= 1, "1 or more")
-    rows, wanted = hidden.flatten(0, 1), targets.flatten().long()
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"{reduction=} must be 'mean' or 'sum'")
+    if n_slices < 1:
+        raise ValueError(f"{n_slices=} must be 1 or more")
+    rows, targets = hidden.flatten(0, 1), targets.flatten().long()
     settings = scale, soft_cap, ignore_index, n_slices, torch.is_grad_enabled()
-    loss = _SlicedLoss.apply(rows, weight, wanted, *settings)
-    return loss / (wanted != ignore_index).sum() if reduction == "mean" else loss
+    loss = _SlicedLoss.apply(rows, weight, targets, *settings)
+    return loss / (targets != ignore_index).sum() if reduction == "mean" else loss
 
 
 class _SlicedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx, x, weight, targets, scale, soft_cap, ignore_index, n_slices, learning
+        ctx, x, weight, targets, scale, soft_cap, ignore_index, n_slices, is_training
     ):
         exact = torch.promote_types(x.dtype, torch.float32)
         loss, to_x = x.new_zeros((), dtype=exact), []
         to_weight = torch.zeros_like(weight, dtype=exact)
-        for part, wanted in zip(
-            x.chunk(n_slices), targets.chunk(n_slices), strict=True
-        ):
+        slices = zip(x.chunk(n_slices), targets.chunk(n_slices), strict=True)
+        for part, target in slices:
             logits = _logits(part, weight, scale, soft_cap).to(exact)
-            counts = wanted != ignore_index
-            column = wanted.where(counts, 0)[:, None]
-            log_shares = logits.log_softmax(-1)
-            surprise = -log_shares.gather(-1, column)
+            counts = target != ignore_index
+            column = target.where(counts, 0)[:, None]
+            log_probs = logits.log_softmax(-1)
+            surprise = -log_probs.gather(-1, column)
             loss = loss + (surprise[:, 0] * counts).sum()
-            if not learning:
+            if not is_training:
                 continue
-            slope = log_shares.exp_()
-            slope.scatter_add_(-1, column, -torch.ones_like(surprise))
-            slope *= scale * counts[:, None].to(exact)
+            # The gradient of the logits: softmax - onehot, by the chain rule through scale and cap.
+            to_logits = log_probs.exp_()
+            to_logits.scatter_add_(-1, column, -torch.ones_like(surprise))
+            to_logits *= scale * counts[:, None].to(exact)
             if soft_cap is not None:
-                slope *= 1 - (logits / soft_cap).square()
-            slope = slope.to(weight.dtype)
-            to_x.append(slope @ weight)
+                to_logits *= 1 - (logits / soft_cap).square()
+            to_logits = to_logits.to(weight.dtype)
+            to_x.append(to_logits @ weight)
             # Sums over thousands of positions may overflow float16; a power of two rounds nothing.
-            to_weight.add_(slope.T @ (part / 256), alpha=256)
+            to_weight.add_(to_logits.T @ (part / 256), alpha=256)
         if to_x:
             ctx.save_for_backward(torch.cat(to_x).to(x.dtype), to_weight)
             ctx.dtype = weight.dtype
@@ -189,8 +189,9 @@ class _SlicedLoss(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):
         to_x, to_weight = ctx.saved_tensors
-        found = (gradient * to_x).to(to_x.dtype), (gradient * to_weight).to(ctx.dtype)
-        return *found, *(None,) * 6
+        to_x = (gradient * to_x).to(to_x.dtype)
+        to_weight = (gradient * to_weight).to(ctx.dtype)
+        return to_x, to_weight, *(None,) * 6  # none for targets and settings
 
 
 def _check_shapes(name: str, given: Tensor, targets: Tensor) -> None:

@@ -9,11 +9,11 @@ which shrinks the cache at generation. Chapter 4.
 
 from functools import partial
 
+import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
 from decoder_only.model.attention import attend, attention_mask
 from decoder_only.model.cache import KeyValueCache
 from decoder_only.model.embeddings import rotary, rotations
@@ -78,32 +78,35 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "b s d"],
-        turns: Float[Tensor, "2 ... s _"] | None = None,
+        *,
+        rotation: Float[Tensor, "2 ... s _"] | None = None,
         mask: Bool[Tensor, "*b s t"] | None = None,
         cache: KeyValueCache | None = None,
         source: Float[Tensor, "b t d"] | None = None,
     ) -> Float[Tensor, "b s d"]:
         """Let every position gather from itself and the positions before it, or from a source.
 
-        A model hands down what is the same in all its blocks. Alone, the layer makes it itself.
+        Rotation and mask are the same in many blocks, so a model makes them once and passes them
+        to all. Alone, the layer makes its own.
 
         Args:
             x: the residual stream, normalized.
-            turns: see `project`; with a cache, x follows what it holds.
+            rotation: what `rotations` gives for the positions of x, which by default are 0 to
+                S - 1, or those that follow what the cache holds.
             mask: which keys each query may see; by default all up to its own, in the window.
             cache: keys and values of the positions before the first of x; those of x join them.
             source: another sequence to gather from instead, all of it unless there is a mask; no
                 cache then, and no window.
         """
-        length, base = x.shape[1], self.rotary_base
-        if cache is not None and turns is None and base is not None:
-            settings = {"head_dim": self.head_dim, "base": base, "dtype": x.dtype}
-            turns = rotations(cache.position.new, **settings)
-        query, key, value = self.project(x, turns, source)
+        if cache is not None and rotation is None:
+            rotation = self.rotation(x, cache.position.new)
+        query, key, value = self.project(x, rotation=rotation, source=source)
+        length = x.shape[1]
+        is_banded = self.window is not None and self.window < length
         if cache is not None:
             mask = cache.mask() if mask is None else mask
             key, value = cache.append(key, value)
-        elif mask is None and source is None and length > (self.window or length):
+        elif mask is None and source is None and is_banded:
             mask = attention_mask(length, length, window=self.window, device=x.device)
         settings = {"scale": self.scale, "dropout": self.dropout * self.training}
         heads = attend(query, key, value, mask=mask, causal=source is None, **settings)
@@ -112,14 +115,17 @@ class MultiHeadAttention(nn.Module):
     def project(
         self,
         x: Float[Tensor, "b s d"],
-        turns: Float[Tensor, "2 ... s _"] | None = None,
+        *,
+        rotation: Float[Tensor, "2 ... s _"] | None = None,
         source: Float[Tensor, "b t d"] | None = None,
     ) -> tuple[Float[Tensor, "b _ _ k"], ...]:
         """Query (b, h, s, k), key and value (b, g, s, k), normalized and rotated as configured.
 
-        A step of its own, so that a figure can hand them to `attention_weights`. `turns` is what
-        `rotations` gives for the positions of x, which are 0 to S - 1 by default. Keys and values
-        are those of the source, (b, g, t, k), where there is one.
+        A step of its own, so that a figure can pass them to `attention_weights`.
+
+        Args:
+            x, source: see `forward`; with a source keys and values are its own, (b, g, t, k).
+            rotation: what `rotations` gives for the positions of x, 0 to S - 1 by default.
         """
         source = x if source is None else source
         query = rearrange(self.query(x), "b s (h k) -> b h s k", h=self.n_heads)
@@ -127,9 +133,18 @@ class MultiHeadAttention(nn.Module):
         value = rearrange(self.value(source), "b t (g k) -> b g t k", g=self.n_kv_heads)
         query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary_base is not None:
-            query = rotary(query, turns, base=self.rotary_base)
-            key = rotary(key, turns, base=self.rotary_base)
+            query = rotary(query, rotation, base=self.rotary_base)
+            key = rotary(key, rotation, base=self.rotary_base)
         return query, key, value
+
+    def rotation(self, x: Tensor, positions: Tensor | None = None) -> Tensor | None:
+        """What `rotations` gives for the positions of x, 0 to S - 1 by default; None if unused."""
+        if self.rotary_base is None:
+            return None
+        if positions is None:
+            positions = torch.arange(x.shape[1], device=x.device)
+        settings = {"head_dim": self.head_dim, "base": self.rotary_base}
+        return rotations(positions, **settings, dtype=x.dtype)
 
 
 def check_heads(
@@ -139,12 +154,14 @@ def check_heads(
 
     Args:
         d_model, n_heads, n_kv_heads: see `MultiHeadAttention`.
-        head_dim: None for a share of the width.
+        head_dim: None for d_model / n_heads.
 
     Raises:
         ValueError: they cannot work.
     """
-    wanted = f"a multiple of n_heads={n_heads}, or head_dim must be given"
-    require("d_model", d_model, lambda d: head_dim or d % n_heads == 0, wanted)
-    shares = f"a divisor of n_heads={n_heads}"
-    require("n_kv_heads", n_kv_heads, lambda g: n_heads % g == 0, shares)
+    if head_dim is None and d_model % n_heads:
+        raise ValueError(
+            f"{d_model=} must be a multiple of {n_heads=}, or give head_dim"
+        )
+    if n_heads % n_kv_heads:
+        raise ValueError(f"{n_kv_heads=} must be a divisor of {n_heads=}")

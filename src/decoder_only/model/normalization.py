@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
-
 __all__ = ["LayerNorm", "RMSNorm", "fold", "layer_norm", "rms_norm"]
 
 
@@ -103,8 +101,10 @@ def fold(norm: LayerNorm | RMSNorm, linear: nn.Linear) -> nn.Linear:
 
     Source: notes N.
     """
-    wanted = f"the {norm.weight.numel()} components of the norm before it"
-    require("in_features", linear.in_features, norm.weight.numel().__eq__, wanted)
+    width = norm.weight.numel()
+    if linear.in_features != width:
+        wanted = f"the {width} components of the norm before it"
+        raise ValueError(f"in_features={linear.in_features} must be {wanted}")
     shift = getattr(norm, "bias", None)
     bias = linear.bias
     if shift is not None:

@@ -108,36 +108,38 @@ class DecoderBlock(Block):
     def forward(
         self,
         x: Float[Tensor, "b s d"],
-        rotation: Float[Tensor, "2 ... s _"] | None,
-        mask: Bool[Tensor, "*b s _"] | None,
-        cache: KeyValueCache | None,
+        *,
         source: Float[Tensor, "b t d"],
         is_seen: Bool[Tensor, "b t"],
+        rotation: Float[Tensor, "2 ... s _"] | None = None,
+        mask: Bool[Tensor, "*b s _"] | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "b s d"]:
         """Add what attention gathers, what cross-attention reads, and what the MLP makes of it.
 
         Args:
             x: the residual stream of the target, S positions.
-            rotation, mask, cache: see `MultiHeadAttention.forward`.
             source: the encoder's output for T positions; T need not be S.
             is_seen: False where the source is padding.
+            rotation, mask, cache: see `MultiHeadAttention.forward`.
         """
         sizes = x.shape[1], source.shape[1]
         seen = attention_mask(*sizes, causal=False, padding=is_seen, device=x.device)
-        x = self._add(x, self.attention, self.attention_norm, rotation, mask, cache)
-        x = self._add(x, self.cross, self.cross_norm, None, seen, None, source)
+        inputs = {"rotation": rotation, "mask": mask, "cache": cache}
+        x = self._add(x, self.attention, self.attention_norm, **inputs)
+        x = self._add(x, self.cross, self.cross_norm, mask=seen, source=source)
         return self._add(x, self.mlp, self.mlp_norm)
 
     def _add(
-        self, x: Tensor, part: nn.Module, norm: nn.Module, *arguments: object
+        self, x: Tensor, part: nn.Module, norm: nn.Module, **inputs: object
     ) -> Tensor:
         if self.pre_norm:
-            return x + self.dropout(part(norm(x), *arguments))
-        return norm(x + self.dropout(part(x, *arguments)))
+            return x + self.dropout(part(norm(x), **inputs))
+        return norm(x + self.dropout(part(x, **inputs)))
 
 
 class Decoder(GPT):
-    """A `GPT` whose blocks read from a source, an argument of its forward pass after the cache.
+    """A `GPT` whose blocks read from a source: `decoder(ids, source=..., is_seen=...)`.
 
     Without cross-attention it is a `GPT`, to the name of every weight. Padding behind a target
     needs no mask: later positions are not seen.
@@ -146,8 +148,6 @@ class Decoder(GPT):
         config, generator: see `GPT`. Cross-attention has the heads of the attention before it,
             and no rotation, since distances between two texts mean nothing.
     """
-
-    more = ("source", "is_seen")
 
     def _build(self, config: GPTConfig) -> None:
         super()._build(config)
@@ -229,7 +229,8 @@ class EncoderDecoder(nn.Module):
         """
         if len(target) != len(source):
             raise ValueError(f"target rows={len(target)} must be {len(source)}")
-        return self.decoder(target, None, *self.read(source))
+        memory, is_seen = self.read(source)
+        return self.decoder(target, source=memory, is_seen=is_seen)
 
     def read(
         self, source: Int[Tensor, "b t"]
@@ -263,8 +264,9 @@ class _Given(nn.Module):
         *,
         last_only: bool = False,
     ) -> Float[Tensor, "b _ v"]:
-        source = [x.expand(len(ids), *x.shape[1:]) for x in self.source]
-        return self.decoder(ids, cache, *source, last_only=last_only)
+        memory, is_seen = (x.expand(len(ids), *x.shape[1:]) for x in self.source)
+        source = {"source": memory, "is_seen": is_seen}
+        return self.decoder(ids, cache, **source, last_only=last_only)
 
 
 class MaskedModel(Encoder):

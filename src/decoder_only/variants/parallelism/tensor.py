@@ -151,11 +151,11 @@ class Share(nn.Module):
         self.group, self.sequence = group, sequence
 
     def forward(
-        self, x: Float[Tensor, "b _ d"], *arguments: Tensor | None
+        self, x: Float[Tensor, "b _ d"], **inputs: Tensor | None
     ) -> Float[Tensor, "b _ d"]:
         """The output of the whole part for the positions of this device."""
         whole = (gather if self.sequence else copy_to_all)(x, self.group)
-        term = self.part(whole, *arguments)
+        term = self.part(whole, **inputs)
         if self.sequence and term.requires_grad:
             self._free_until_backward(whole, x.detach(), term)
         y = (scatter_sum if self.sequence else sum_over_all)(term, self.group)
