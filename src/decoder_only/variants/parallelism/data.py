@@ -235,16 +235,16 @@ class FullySharded(nn.Module):
                 raise
             return getattr(self._module[0], name)
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Any, **named: Any) -> Any:
         """What the module returns."""
         if self.keep:
-            return self._run(self.shard, *inputs)
+            return self._run(self.shard, *inputs, **named)
         settings = {"use_reentrant": False, "preserve_rng_state": False}
-        return checkpoint(self._run, self.shard, *inputs, **settings)
+        return checkpoint(self._run, self.shard, *inputs, **settings, **named)
 
-    def _run(self, shard: Tensor, *inputs: Any) -> Any:
+    def _run(self, shard: Tensor, *inputs: Any, **named: Any) -> Any:
         weights = self._named(gather(shard, self.group, dim=0))
-        return functional_call(self._module[0], weights, inputs)
+        return functional_call(self._module[0], weights, inputs, named)
 
     def _named(self, flat: Tensor) -> dict[str, Tensor]:
         sizes = [shape.numel() for shape in self.shapes.values()]
