@@ -384,7 +384,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from test_resume import HELD_OUT, TEXT, Stop, stop_after, tiny
 from decoder_only import training
-from decoder_only.data import IGNORED
+from decoder_only.model.lm_head import IGNORED
 from decoder_only.training import checkpoint
 from decoder_only.training.processes import local_tensor, process_group
 

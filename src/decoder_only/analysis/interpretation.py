@@ -292,7 +292,7 @@ def rewired(
     """
     at, block = _components(model, *head), model.blocks[head[0]]
     linear = getattr(block.attention, part)
-    if part != "query" and model.config.n_kv_heads < model.config.n_heads:
+    if part != "query" and model.config.kv_heads < model.config.n_heads:
         raise ValueError(f"{part=} must be 'query': heads share keys and values here")
     stream: list[Tensor] = []
 
@@ -315,7 +315,7 @@ def _components(model: GPT, layer: int, head: int) -> slice:
     n_layers, n_heads, k = (
         len(model.blocks),
         model.config.n_heads,
-        model.config.head_dim,
+        model.config.head_width,
     )
     if layer not in range(n_layers):
         raise ValueError(f"{layer=} must be below {n_layers}, and 0 or more")

@@ -37,7 +37,7 @@ END_OF_TEXT = "<|endoftext|>"
 
 _HEADER = {"format": "decoder-only byte-pair tokenizer", "version": 1}
 _CACHED_WORDS = 2**16
-_LONGEST_LEARNED = 2**9
+_LONGEST_LEARNED = 2**10
 """Bytes of a token that training finds; a longer word is learned from in pieces."""
 _MOST_WORK = 2**26
 """What the squares of the lengths of all tokens, in bytes, may sum to.
