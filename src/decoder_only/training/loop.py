@@ -4,7 +4,6 @@ Chapter 9."""
 
 import contextlib
 import json
-import operator
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -20,9 +19,7 @@ from decoder_only.training import checkpoint, log, processes
 from decoder_only.training.config import TrainConfig, check_settings
 from decoder_only.training.evaluation import evaluate
 from decoder_only.training.monitor import Evaluation, History, Monitor
-from decoder_only.training.optimizers import (
-    set_learning_rate,
-)
+from decoder_only.training.optimizers import set_learning_rate
 from decoder_only.training.processes import ALONE, Process
 from decoder_only.training.state import (
     TrainingState,
@@ -138,7 +135,6 @@ def _step(state: TrainingState, corpus: Corpus) -> StepResult:
         targets,
         accumulation=config.accumulation,
         max_gradient_norm=config.max_gradient_norm,
-        loss_function=operator.call,  # the model and its loss are one module here
         scale=state.scale,
         process=process,
     )
@@ -154,7 +150,7 @@ def _evaluate(state: TrainingState, corpus: Corpus) -> Evaluation:
         corpus,
         batch_size=state.config.batch_size // n_parts,
         process=state.process,
-        loss_function=lambda _, *batch: state.loss(*batch),
+        loss=state.loss,
     )
 
 

@@ -5,7 +5,7 @@ Chapter 9."""
 import json
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -17,14 +17,10 @@ from decoder_only.model.gpt import GPT
 from decoder_only.training import checkpoint, processes
 from decoder_only.training.config import TrainConfig
 from decoder_only.training.evaluation import device_of
-from decoder_only.training.monitor import (
-    History,
-)
-from decoder_only.training.optimizers import (
-    build_optimizers,
-)
+from decoder_only.training.monitor import History
+from decoder_only.training.optimizers import build_optimizers
 from decoder_only.training.processes import Process
-from decoder_only.training.step import LossScale, batch_loss
+from decoder_only.training.step import LossScale, NextTokenLoss
 
 __all__ = ["TrainingState"]
 
@@ -36,7 +32,8 @@ class TrainingState:
     Attributes:
         config, process: never change.
         model: its weights are moved in place.
-        loss: what is called with inputs and targets: model and loss in one, compiled and wrapped.
+        loss: gives the total loss of inputs and targets: `NextTokenLoss(model)`, which may be
+            compiled, and wrapped by `processes.wrap`.
         optimizers: with what they remember of each weight.
         scale: of the loss, where gradients are computed in float16.
         history: what is written to the log, and read from there.
@@ -101,34 +98,19 @@ class TrainingState:
             self.scale.n_good = tensors["scale.n_good"].to(self.device)
 
 
-class _Loss(nn.Module):
-    """Model and loss in one module, which is what DDP, FSDP and a compiler want to be handed."""
-
-    def __init__(self, model: GPT, function: Callable) -> None:
-        super().__init__()
-        self.model, self.function = model, function
-
-    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        return self.function(self.model, inputs, targets)
-
-
 def initial_state(
     model: GPT, config: TrainConfig, process: Process, strategy: str
 ) -> TrainingState:
     """Before the first step; the weights are sharded or copied over the processes here."""
-
-    def function(model: GPT, inputs: Tensor, targets: Tensor) -> Tensor:
-        return batch_loss(model, inputs, targets, n_slices=config.loss_slices)
-
     model.recompute = config.recompute
-    inner = _Loss(model, function)
+    inner = NextTokenLoss(model, config.loss_slices)
     loss = processes.wrap(inner, process, strategy, blocks=model.blocks)
     device = device_of(model)
     is_compiled = config.compile
     if is_compiled is None:
         is_compiled = device.type == "cuda"
     if is_compiled:
-        inner.function = hardware.compiled(function)
+        inner.forward = hardware.compiled(inner.forward)
     # Sharded parameters are new ones, which the optimizers must get to know.
     optimizers = build_optimizers(
         model,
