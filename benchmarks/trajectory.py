@@ -84,7 +84,7 @@ def main(out: Path = Path("runs/hamlet"), seed: int = 0) -> None:
                 seed=seed,
                 step=step,
             )
-            set_learning_rate(optimizers, config.share(step))
+            set_learning_rate(optimizers, config.rate_factor(step))
             train_step(
                 NextTokenLoss(model),
                 optimizers,

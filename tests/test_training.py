@@ -152,9 +152,11 @@ def test_the_warm_up_fits_into_a_short_run(steps, default):
 
 def test_the_decay_begins_where_it_is_told():
     settings = {"steps": 110, "warmup_steps": 10, "schedule": "warmup_stable_decay"}
-    assert TrainConfig(**settings, decay_share=0.1).share(99) == 1.0
-    assert TrainConfig(**settings, decay_share=0.1).share(105) == pytest.approx(0.5)
-    assert TrainConfig(**settings).share(90) == pytest.approx(0.5)
+    assert TrainConfig(**settings, decay_share=0.1).rate_factor(99) == 1.0
+    assert TrainConfig(**settings, decay_share=0.1).rate_factor(105) == pytest.approx(
+        0.5
+    )
+    assert TrainConfig(**settings).rate_factor(90) == pytest.approx(0.5)
 
 
 def test_parts_that_do_not_divide_the_batch_are_refused():

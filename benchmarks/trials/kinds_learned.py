@@ -111,7 +111,7 @@ def run(point: Point, material: tuple, meter: Meter) -> None:
         inputs, targets = training_batch(
             corpus, batch_size=8, context_length=192, seed=point.seed, step=step
         )
-        set_learning_rate(optimizers, recipe.share(step))
+        set_learning_rate(optimizers, recipe.rate_factor(step))
         train_step(
             NextTokenLoss(model), optimizers, inputs, targets, max_gradient_norm=1.0
         )

@@ -126,8 +126,7 @@ def new_run(
         }
         with files.explained(folder):
             # The weights go first: a folder without them is plainly unfinished.
-            for old in (folder / WEIGHTS, *_states(folder), folder / LOG):
-                _remove(old)
+            _remove(folder / WEIGHTS, *_states(folder), folder / LOG)
             content = json.dumps(config, indent=2).encode() + b"\n"
             write_atomically(folder / CONFIG, content)
             tokenizer.save(folder / TOKENIZER)
@@ -284,7 +283,7 @@ def save_state(
         keep: older states stay until so many are there; one may turn out to be damaged. Those of
             later steps, which the training passed over, go.
         is_last: write the weights of the run, too.
-        process: this one, if the tensors are what `distributed.local_copies` gives it.
+        process: this one, if the tensors are what `processes.local_copies` gives it.
 
     Returns:
         The file, or the folder of shards.
@@ -292,53 +291,65 @@ def save_state(
     Raises:
         OSError: it could not be written, with the last good state named. Nothing else changed.
     """
-    folder = Path(folder)
-    path = aside = file = state_path(folder, step, process)
-    notes, is_sharded = dict(notes or {}), process.n_ranks > 1
-    if is_sharded:
-        number = process.rank + 1
-        # What was saved together has this in common.
-        notes["save"] = broadcast(secrets.token_hex(8), process)
-        notes["shard"] = f"{number} of {process.n_ranks}"
-        aside = folder / f".{path.name}.{notes['save']}.part"
-        file = aside / f"{number:05d}.safetensors"
+    folder, path = Path(folder), state_path(folder, step, process)
+    file, of_shard = _file_of(path, process)
+    notes, is_sharded = {**(notes or {}), **of_shard}, process.n_ranks > 1
     others = [state for state in _states(folder) if state != path]
     older = [state for state in others if _step_of(state) < step]
     try:
         with all_or_none(process):
             if process.is_first:
-                # Of a process that was killed while saving.
-                for leftover in {*folder.glob(".*.part")} - {aside}:
-                    _remove(leftover)
-                if (folder / LOG).exists():
-                    with files.open_file(folder / LOG) as log:
-                        os.fsync(log.fileno())
+                _prepare(folder, file.parent)
                 if is_last and not is_sharded:
-                    own = {n: x for n, x in tensors.items() if n.startswith("model.")}
-                    own = {n.removeprefix("model."): x for n, x in own.items()}
-                    save(folder, own, step=step)
+                    save(folder, _of_model(tensors), step=step)
             file.parent.mkdir(exist_ok=True)
             write_tensors(file, tensors, notes={**notes, **_seal(folder, step)})
         with all_or_none(process):
             if is_sharded and process.is_first:
                 if is_last:
-                    save(folder, read_tensors(aside)[0].under("model."), step=step)
-                _remove(path)  # a damaged one: the training went on from one before it
-                os.replace(aside, path)
-                sync_folder(folder)
+                    weights = read_tensors(file.parent)[0].under("model.")
+                    save(folder, weights, step=step)
+                _replace_folder(file.parent, path)
     except OSError as error:
         if is_sharded and process.is_first:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(file.parent, ignore_errors=True)
         rest = f"the last good state is {older[-1]}" if older else "no state was saved"
         raise OSError(
             f"cannot save {path}: {error.strerror or error}; {rest}"
         ) from error
     if process.is_first:
         # Later ones are damaged, or the training would have gone on from there.
-        for superseded in others:
-            if superseded not in older[max(0, len(older) - keep + 1) :]:
-                _remove(superseded)
+        recent = older[max(0, len(older) - keep + 1) :]
+        _remove(*(state for state in others if state not in recent))
     return path
+
+
+def _file_of(path: Path, process: Process) -> tuple[Path, dict[str, str]]:
+    """The file that this process writes of a state, and notes that tell which shards fit."""
+    if process.n_ranks == 1:
+        return path, {}
+    number, save = process.rank + 1, broadcast(secrets.token_hex(8), process)
+    folder = path.parent / f".{path.name}.{save}.part"
+    notes = {"save": save, "shard": f"{number} of {process.n_ranks}"}
+    return folder / f"{number:05d}.safetensors", notes
+
+
+def _prepare(folder: Path, destination: Path) -> None:
+    """Remove what a process left that was killed while saving; have the log on the disk."""
+    _remove(*{*folder.glob(".*.part")} - {destination})
+    if (folder / LOG).exists():
+        with files.open_file(folder / LOG) as log:
+            os.fsync(log.fileno())
+
+
+def _of_model(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The model's own tensors, by their names in it."""
+    prefix = "model."
+    return {
+        name.removeprefix(prefix): x
+        for name, x in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def state_path(folder: AnyPath, step: int, process: Process = ALONE) -> Path:
@@ -347,11 +358,19 @@ def state_path(folder: AnyPath, step: int, process: Process = ALONE) -> Path:
     return Path(folder, f"state-{step:08d}{suffix}")
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _replace_folder(part: Path, path: Path) -> None:
+    """Give a folder of shards its name, when all are in it."""
+    _remove(path)  # a damaged one: the training went on from one before it
+    os.replace(part, path)
+    sync_folder(path.parent)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 class Saver:

@@ -99,8 +99,8 @@ class TrainConfig:
         usual = min(50, self.steps // 10)
         return usual if self.warmup_steps is None else self.warmup_steps
 
-    def share(self, step: int) -> float:
-        """The share of the peak learning rate at which a step, counted from 0, is taken."""
+    def rate_factor(self, step: int) -> float:
+        """The learning rate of a step, counted from 0, divided by its peak."""
         lengths = {"warmup_steps": self.warmup, "total_steps": self.steps}
         if self.schedule == "warmup_stable_decay":
             lengths["decay_share"] = self.decay_share
