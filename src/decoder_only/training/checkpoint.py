@@ -31,7 +31,6 @@ import torch
 from torch import Tensor, nn
 
 from decoder_only.base import files
-from decoder_only.base.checks import require
 from decoder_only.base.files import (
     AnyPath,
     read_json,
@@ -104,7 +103,7 @@ def new_run(
         overwrite: take the place of a run that is in the folder already.
 
     Yields:
-        The folder, to be handed to `train`.
+        The folder, which `train` takes as `run`.
 
     Raises:
         OSError: the folder holds a run and `overwrite` is False, holds anything else, cannot be
@@ -207,12 +206,14 @@ def check_savable(model: nn.Module) -> None:
     Raises:
         ValueError: it is not a `GPT` as such, or has other weights than its settings say.
     """
-    wanted = "GPT itself, to be read back"
-    require("model", type(model), lambda kind: kind is GPT, wanted)
+    if type(model) is not GPT:
+        raise ValueError(
+            f"model of type {type(model).__name__} must be GPT itself, to be read back"
+        )
     with torch.device("meta"):
         names = GPT(model.config).state_dict().keys()
-    found = model.state_dict().keys()
-    for name in (*sorted(found - names), *sorted(names - found)):
+    own = model.state_dict().keys()
+    for name in (*sorted(own - names), *sorted(names - own)):
         raise ValueError(
             f"a run cannot hold this model: {name} is in its weights or in GPT(model.config), but "
             "not in both; `merge_lora` takes additions in"
@@ -376,11 +377,11 @@ def _remove(*paths: Path) -> None:
 class Saver:
     """Writes in a thread of its own, one file after another, so that training need not wait.
 
-    Whoever hands over tensors must not change them any more. On leaving the context everything
-    is written, and what went wrong is raised.
+    Tensors must not change after they were submitted. On leaving the context everything is
+    written, and what went wrong is raised.
 
     Args:
-        process: of those that save together, this one; see `distributed.in_background`.
+        process: of those that save together, this one; see `processes.in_background`.
     """
 
     def __init__(self, process: Process = ALONE) -> None:
@@ -436,7 +437,7 @@ def latest_state(folder: AnyPath) -> State | None:
 
 
 def latest_notes(folder: AnyPath) -> dict[str, str]:
-    """What was noted beside the newest state that can be read; it is held against no checksum."""
+    """The notes of the newest state that can be read; no checksum is compared."""
     for path in reversed(_states(Path(folder))):
         with contextlib.suppress(
             OSError, ValueError
@@ -447,8 +448,8 @@ def latest_notes(folder: AnyPath) -> dict[str, str]:
 
 def _states(folder: Path) -> list[Path]:
     """All states, the oldest first."""
-    found = [path for path in folder.glob("state-*") if _STATE.fullmatch(path.name)]
-    return sorted(found, key=lambda path: (_step_of(path), path.name))
+    states = [path for path in folder.glob("state-*") if _STATE.fullmatch(path.name)]
+    return sorted(states, key=lambda path: (_step_of(path), path.name))
 
 
 def _step_of(path: Path) -> int:
@@ -550,10 +551,12 @@ def _model_from(
     misfit = f"the weights in {folder} do not fit the model in {CONFIG}: "
     with reading(folder / CONFIG):
         model_config = GPTConfig(**config["model"])
-    # Counted first: a file that claims a billion blocks shall not be believed.
-    found = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
-    if found != (wanted := model_config.n_layers):
-        raise ValueError(f"{misfit}blocks.0 to blocks.{found - 1}, not {wanted} blocks")
+    # Counted first: a config that claims a billion blocks would exhaust the machine.
+    n = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
+    if n != model_config.n_layers:
+        raise ValueError(
+            f"{misfit}blocks.0 to blocks.{n - 1}, not {model_config.n_layers} blocks"
+        )
     try:
         with torch.device("meta"):
             model = GPT(model_config)
