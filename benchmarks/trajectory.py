@@ -25,7 +25,13 @@ from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import TrainConfig, checkpoint, evaluate, train_step
+from decoder_only.training import (
+    NextTokenLoss,
+    TrainConfig,
+    checkpoint,
+    evaluate,
+    train_step,
+)
 from decoder_only.training.optimizers import build_optimizers, set_learning_rate
 
 MODEL = {
@@ -78,9 +84,9 @@ def main(out: Path = Path("runs/hamlet"), seed: int = 0) -> None:
                 seed=seed,
                 step=step,
             )
-            set_learning_rate(optimizers, config.share(step))
+            set_learning_rate(optimizers, config.rate_factor(step))
             train_step(
-                model,
+                NextTokenLoss(model),
                 optimizers,
                 inputs,
                 targets,

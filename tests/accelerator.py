@@ -35,7 +35,7 @@ from decoder_only.analysis.interpretation import (
 )
 from decoder_only.analysis.knowledge import Biographies, FactWorld
 from decoder_only.stories.exact import Fork, Settled
-from decoder_only.training import batch_loss, train_step
+from decoder_only.training import NextTokenLoss, train_step
 from decoder_only.training.optimizers import build_optimizers
 from decoder_only.training.processes import ALONE, local_copies
 from decoder_only.variants.encoders import Decoder, Encoder, EncoderDecoder, MaskedModel
@@ -78,7 +78,7 @@ def the_loss():
     for settings in ({}, LLAMA, {"tied": False, "soft_cap": 3.0}):
         for n_slices in (1, 3):  # gradients in the forward pass, where there are slices
             gpt = model(**settings)
-            assert is_there(batch_loss(gpt, ids(2, 20), ids(2, 20), n_slices=n_slices))
+            assert is_there(NextTokenLoss(gpt, n_slices)(ids(2, 20), ids(2, 20)))
 
 
 def a_step_of_training():
@@ -92,7 +92,9 @@ def a_step_of_training():
         for name in ("adamw", "muon"):
             moving = build_optimizers(gpt, optimizer=name, learning_rate=1e-3)
             batch, how = (ids(4, 20), ids(4, 20)), {"accumulation": 2}
-            made = train_step(gpt, moving, *batch, **how, max_gradient_norm=1)
+            made = train_step(
+                NextTokenLoss(gpt), moving, *batch, **how, max_gradient_norm=1
+            )
             assert is_there(made.loss, made.gradient_norm, made.skipped)
 
 

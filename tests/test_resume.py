@@ -439,7 +439,7 @@ def test_a_run_may_get_more_steps_and_is_loaded_where_it_is_furthest(tmp_path):
     # The cosine follows the new length from the step on at which it became known.
     schedule = TrainConfig(**{**SETTINGS, "steps": 16})
     assert history.learning_rates[12:] == pytest.approx(
-        [1e-2 * schedule.share(step) for step in range(12, 16)]
+        [1e-2 * schedule.rate_factor(step) for step in range(12, 16)]
     )
 
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import sys
+import traceback
 from unittest import mock
 
 import pool
@@ -16,20 +17,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder import unchecked
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint as model_checkpoint
 
-from decoder_only import GPT, GPTConfig, training
+from decoder_only import GPT, GPTConfig
 from decoder_only.base import hardware
-from decoder_only.data import document_corpus, text_corpus
-from decoder_only.generation import beam_search
+from decoder_only.data import document_corpus, text_corpus, training_batch
+from decoder_only.generation import beam_search, generate
 from decoder_only.model.lm_head import IGNORED, next_token_loss
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import (
     LossScale,
+    NextTokenLoss,
     TrainConfig,
     checkpoint,
     evaluate,
     log,
+    loop,
     processes,
     train,
     train_step,
@@ -85,8 +89,8 @@ def a_batch(
         ("steps", 10.5, COUNT),
         ("steps", "10", COUNT),
         ("steps", True, COUNT),
-        ("batch_size", 0, COUNT),
-        ("batch_size", 4.0, COUNT),
+        ("batch_size", 0, f"{COUNT}, 2^20 at most"),
+        ("batch_size", 4.0, f"{COUNT}, 2^20 at most"),
         ("accumulation", 0, COUNT),
         ("loss_slices", 0, COUNT),
         ("log_every", 0, COUNT),
@@ -148,9 +152,11 @@ def test_the_warm_up_fits_into_a_short_run(steps, default):
 
 def test_the_decay_begins_where_it_is_told():
     settings = {"steps": 110, "warmup_steps": 10, "schedule": "warmup_stable_decay"}
-    assert TrainConfig(**settings, decay_share=0.1).share(99) == 1.0
-    assert TrainConfig(**settings, decay_share=0.1).share(105) == pytest.approx(0.5)
-    assert TrainConfig(**settings).share(90) == pytest.approx(0.5)
+    assert TrainConfig(**settings, decay_share=0.1).rate_factor(99) == 1.0
+    assert TrainConfig(**settings, decay_share=0.1).rate_factor(105) == pytest.approx(
+        0.5
+    )
+    assert TrainConfig(**settings).rate_factor(90) == pytest.approx(0.5)
 
 
 def test_parts_that_do_not_divide_the_batch_are_refused():
@@ -173,7 +179,10 @@ def test_a_small_model_learns_one_batch_by_heart(optimizer):
         model, optimizer=optimizer, learning_rate=1e-2, weight_decay=0.0
     )
     batch = a_batch()
-    losses = [train_step(model, optimizers, *batch).loss.item() for _ in range(80)]
+    losses = [
+        train_step(NextTokenLoss(model), optimizers, *batch).loss.item()
+        for _ in range(80)
+    ]
     assert losses[0] == pytest.approx(math.log(257), rel=0.05)
     assert losses[-1] < 0.02
 
@@ -188,7 +197,7 @@ def test_parts_of_a_batch_give_the_gradient_of_the_whole(accumulation):
     parts = tiny()
     optimizer = torch.optim.SGD(parts.parameters(), lr=0.0, fused=True)
     loss = train_step(
-        parts, [optimizer], inputs, targets, accumulation=accumulation
+        NextTokenLoss(parts), [optimizer], inputs, targets, accumulation=accumulation
     ).loss
     torch.testing.assert_close(loss, next_token_loss(whole(inputs), targets).detach())
     for ours, theirs in zip(parts.parameters(), whole.parameters(), strict=True):
@@ -203,9 +212,11 @@ def test_a_gradient_is_shortened_to_the_limit_and_no_other(limit):
     def length():
         return torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()
 
-    train_step(model, [optimizer], inputs, targets)
+    train_step(NextTokenLoss(model), [optimizer], inputs, targets)
     free = length()
-    train_step(model, [optimizer], inputs, targets, max_gradient_norm=limit)
+    train_step(
+        NextTokenLoss(model), [optimizer], inputs, targets, max_gradient_norm=limit
+    )
     assert length() == pytest.approx(min(free, limit or free), rel=1e-4)
     assert 0.1 < free < 100
 
@@ -213,8 +224,8 @@ def test_a_gradient_is_shortened_to_the_limit_and_no_other(limit):
 def test_gradients_do_not_pile_up_from_step_to_step():
     model = tiny()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0, fused=True)
-    train_step(model, [optimizer], *a_batch(0))
-    train_step(model, [optimizer], *a_batch(1))
+    train_step(NextTokenLoss(model), [optimizer], *a_batch(0))
+    train_step(NextTokenLoss(model), [optimizer], *a_batch(1))
     once = tiny()
     next_token_loss(once(a_batch(1)[0]), a_batch(1)[1]).backward()
     torch.testing.assert_close(model.embedding.weight.grad, once.embedding.weight.grad)
@@ -223,9 +234,39 @@ def test_gradients_do_not_pile_up_from_step_to_step():
 def test_a_step_trains_with_dropout_on():
     model = tiny(dropout=0.5).eval()
     train_step(
-        model, [torch.optim.SGD(model.parameters(), lr=0.0, fused=True)], *a_batch()
+        NextTokenLoss(model),
+        [torch.optim.SGD(model.parameters(), lr=0.0, fused=True)],
+        *a_batch(),
     )
     assert model.training
+
+
+def test_a_loss_has_the_parameters_of_its_model_in_their_order():
+    model = tiny(tied=False)
+    of_loss = list(NextTokenLoss(model).parameters())
+    assert [*map(id, of_loss)] == [*map(id, model.parameters())]
+
+
+def test_slices_of_a_head_that_is_not_one_matrix_are_refused():
+    model = tiny()
+    model.head = torch.nn.Sequential(model.head)
+    with pytest.raises(ValueError, match="n_slices=2 needs a head of type LMHead, not"):
+        NextTokenLoss(model, n_slices=2)
+
+
+def test_at_most_five_calls_lead_from_training_to_the_loss(monkeypatch):
+    """Of functions of this package, with nothing compiled, in one process."""
+    cross_entropy, ours = functional.cross_entropy, []
+
+    def spy(*arguments, **settings):
+        stack = traceback.extract_stack()
+        ours.append([f.name for f in stack if "/src/decoder_only/" in f.filename])
+        return cross_entropy(*arguments, **settings)
+
+    monkeypatch.setattr(functional, "cross_entropy", spy)
+    train(tiny(), TEXT, None, brief(steps=1, warmup_steps=0))
+    expected = ["train", "_step", "train_step", "forward", "next_token_loss"]
+    assert ours == [expected]
 
 
 # -------------------------------------------------------------------------------------- evaluation
@@ -272,12 +313,13 @@ def test_evaluation_switches_dropout_off_and_leaves_the_mode(training):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_an_evaluation_that_fails_leaves_the_mode(training):
-    def fail(*_):
-        raise IndexError("an id beyond the vocabulary")
+    class Failing(torch.nn.Module):
+        def forward(self, *_):
+            raise IndexError("an id beyond the vocabulary")
 
     model = tiny().train(training)
     with pytest.raises(IndexError, match="beyond"):
-        evaluate(model, HELD_OUT, loss_function=fail)
+        evaluate(model, HELD_OUT, loss=Failing())
     assert model.training is training
 
 
@@ -379,12 +421,12 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path, optimizer):
 def test_an_optimizer_that_is_not_fused_takes_and_skips_steps_too(name):
     model = tiny()
     optimizer = getattr(torch.optim, name)(model.parameters(), lr=1e-2)
-    first = train_step(model, [optimizer], *a_batch())
+    first = train_step(NextTokenLoss(model), [optimizer], *a_batch())
     assert not first.skipped
     before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
     assert not torch.equal(before[0]["embedding.weight"], tiny().embedding.weight)
     spoil(model, {1}, math.inf)
-    assert train_step(model, [optimizer], *a_batch()).skipped
+    assert train_step(NextTokenLoss(model), [optimizer], *a_batch()).skipped
     after = (model.state_dict(), optimizer.state_dict())
     torch.testing.assert_close(after, before, rtol=0, atol=0)
 
@@ -394,7 +436,9 @@ def test_an_infinite_gradient_of_a_finite_loss_is_skipped_too():
     optimizers = build_optimizers(model, optimizer="muon", learning_rate=0.1)
     model.embedding.weight.register_hook(lambda gradient: gradient * math.inf)
     before = copy.deepcopy(model.state_dict())
-    result = train_step(model, optimizers, inputs, targets, max_gradient_norm=1.0)
+    result = train_step(
+        NextTokenLoss(model), optimizers, inputs, targets, max_gradient_norm=1.0
+    )
     assert result.loss.isfinite()
     assert result.skipped
     for name, weight in model.state_dict().items():
@@ -428,7 +472,12 @@ def test_a_loss_scale_leaves_the_step_as_it_is():
         optimizers = build_optimizers(model, optimizer="muon", learning_rate=1e-2)
         for _ in range(3):
             train_step(
-                model, optimizers, inputs, targets, max_gradient_norm=0.5, scale=each
+                NextTokenLoss(model),
+                optimizers,
+                inputs,
+                targets,
+                max_gradient_norm=0.5,
+                scale=each,
             )
     for a, b in zip(with_scale.parameters(), without.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
@@ -466,7 +515,7 @@ def first_loss(*, seed: int = 0, rank: int = 0, monkeypatch) -> float:
     """Of one step on data that are held fixed."""
     fixed = a_batch()
     with monkeypatch.context() as patch:
-        patch.setattr(training, "training_batch", lambda *_, **__: fixed)
+        patch.setattr(loop, "training_batch", lambda *_, **__: fixed)
         patch.setattr(processes, "wrap", lambda module, *_, **__: module)
         patch.setattr(processes, "all_reduce_sum", lambda x, process: 2 * x)
         process = Process(rank=rank, n_ranks=2)
@@ -486,7 +535,7 @@ def test_every_seed_and_every_rank_drops_others(monkeypatch):
 
 def test_whole_curves_of_seeds_differ_on_the_same_data(monkeypatch):
     fixed = a_batch()
-    monkeypatch.setattr(training, "training_batch", lambda *_, **__: fixed)
+    monkeypatch.setattr(loop, "training_batch", lambda *_, **__: fixed)
     curves = [
         train(tiny(dropout=0.5), TEXT, None, brief(seed=seed)).losses for seed in (0, 1)
     ]
@@ -595,7 +644,7 @@ def test_gradients_are_computed_outside_of_autocast(monkeypatch):
         lambda _: seen.append(("backward", len(entered)))
     )
     optimizers = build_optimizers(model, learning_rate=0.1)
-    train_step(model, optimizers, *a_batch())
+    train_step(NextTokenLoss(model), optimizers, *a_batch())
     assert seen == [("forward", 1), ("backward", 0)]
 
 
@@ -617,7 +666,7 @@ def test_gradient_norms_are_kept_and_logged(tmp_path):
     assert logged == history.gradient_norms
     fresh, (inputs, targets) = (
         tiny(),
-        training.training_batch(TEXT, batch_size=4, context_length=16, seed=0, step=0),
+        training_batch(TEXT, batch_size=4, context_length=16, seed=0, step=0),
     )
     next_token_loss(fresh(inputs), targets).backward()
     norm = torch.stack([p.grad.norm() for p in fresh.parameters()]).norm().item()
@@ -647,11 +696,11 @@ def test_what_looks_at_a_model_leaves_each_part_in_its_mode():
     before = modes(model)
     assert len({*before}) == 2
     evaluate(model, HELD_OUT)
-    model.generate(ids, max_new_tokens=1)
+    generate(model, ids, max_new_tokens=1)
     beam_search(model, ids[0], max_new_tokens=1)
     train(model, TEXT, HELD_OUT, TrainConfig(steps=1, recompute=True))
     assert modes(model) == before
     assert not model.recompute
     with pytest.raises(ValueError, match="an id=300 must"):
-        model.generate(ids + 300, max_new_tokens=1)
+        generate(model, ids + 300, max_new_tokens=1)
     assert modes(model) == before

@@ -16,8 +16,8 @@ from decoder_only.generation import beam_search, generate
 from decoder_only.hub import export, from_gpt2, to_gpt2
 from decoder_only.hub.folder import load_model
 from decoder_only.training import (
+    NextTokenLoss,
     TrainConfig,
-    batch_loss,
     checkpoint,
     evaluate,
     train,
@@ -117,7 +117,9 @@ def test_what_is_written_is_read_back_or_refused(transform, write, tmp_path):
 
 
 def step(model: GPT) -> object:
-    return train_step(model, build_optimizers(model, learning_rate=0.1), IDS, IDS)
+    return train_step(
+        NextTokenLoss(model), build_optimizers(model, learning_rate=0.1), IDS, IDS
+    )
 
 
 def lora(model: GPT) -> None:
@@ -134,8 +136,8 @@ USES: dict[str, Callable[[GPT], object]] = {
     "generate": lambda model: generate(model, IDS, max_new_tokens=2),
     "cache": lambda model: model(IDS, model.new_cache(len(IDS))),
     "beam_search": lambda model: beam_search(model, IDS[0], max_new_tokens=1),
-    "loss": lambda model: batch_loss(model, IDS, IDS),
-    "sliced loss": lambda model: batch_loss(model, IDS, IDS, n_slices=2),
+    "loss": lambda model: NextTokenLoss(model)(IDS, IDS),
+    "sliced loss": lambda model: NextTokenLoss(model, n_slices=2)(IDS, IDS),
     "evaluate": lambda model: evaluate(model, HELD_OUT),
     "train_step": step,
     "train": lambda model: train(model, TEXT, None, TrainConfig(steps=1)),
@@ -169,7 +171,7 @@ def test_each_kind_of_model_works_or_refuses_by_name(kind, tied, tmp_path):
         for name, use in USES.items():
             model = kind(GPTConfig(**{**SHAPE, "tied": tied}))
             if name in REFUSED[kind]:
-                message = "cache|type of head|source|is_seen"
+                message = "cache|needs a head of type|source|is_seen"
                 with pytest.raises((ValueError, TypeError), match=message):
                     use(model)
             else:

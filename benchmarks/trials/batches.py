@@ -27,7 +27,7 @@ from updates import arm, build, material
 
 from decoder_only.data import Corpus, training_batch
 from decoder_only.model.gpt import GPT
-from decoder_only.training import evaluate, train_step
+from decoder_only.training import NextTokenLoss, evaluate, train_step
 from decoder_only.training.optimizers import build_optimizers, set_learning_rate
 
 HIGH, LOW = 4.5, 3.5
@@ -125,7 +125,7 @@ def measure(point: Point) -> Row:
         set_learning_rate(optimizers, min(1, (step + 1) / WARMUP))
         size = {"batch_size": point.batch_size, "context_length": 64}
         batch = training_batch(openings, seed=point.seed, step=step, **size)
-        train_step(model, optimizers, *batch)
+        train_step(NextTokenLoss(model), optimizers, *batch)
         step += 1
         if step < look:
             continue

@@ -30,7 +30,7 @@ from decoder_only.model.config import GPTConfig
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import IGNORED
 from decoder_only.model.presets import MODERN
-from decoder_only.training import train_step
+from decoder_only.training import NextTokenLoss, train_step
 from decoder_only.training.optimizers import (
     build_optimizers,
     set_learning_rate,
@@ -140,7 +140,11 @@ def measure(point: Point) -> Row:
         rows = order[step % per_epoch * batch :][:batch]
         set_learning_rate(optimizers, warmup_stable_decay(step, **shape))
         train_step(
-            model, optimizers, inputs[rows], targets[rows], max_gradient_norm=1.0
+            NextTokenLoss(model),
+            optimizers,
+            inputs[rows],
+            targets[rows],
+            max_gradient_norm=1.0,
         )
     model.eval()
     known = people.bits_known(model)

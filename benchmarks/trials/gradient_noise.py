@@ -22,7 +22,7 @@ from updates import SHAPE, material
 from decoder_only.data import Corpus, training_batch
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import next_token_loss
-from decoder_only.training import evaluate, train_step
+from decoder_only.training import NextTokenLoss, evaluate, train_step
 from decoder_only.training.optimizers import set_learning_rate
 
 N_ROWS = 256
@@ -74,7 +74,7 @@ def measure(last: State) -> Iterator[Noise]:
         batch = training_batch(
             openings, batch_size=8, context_length=64, seed=last.seed, step=step
         )
-        train_step(model, optimizers, *batch)
+        train_step(NextTokenLoss(model), optimizers, *batch)
         if step + 1 in STATES:
             state = replace(last, step=step + 1)
             loss = evaluate(model, held_out).loss

@@ -28,7 +28,7 @@ from trial import Table
 from decoder_only.model.config import GPTConfig
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import pretokenize
-from decoder_only.training import train_step
+from decoder_only.training import NextTokenLoss, train_step
 from decoder_only.training.optimizers import build_optimizers, cosine, set_learning_rate
 from decoder_only.variants.encoders import MaskedModel, mask_tokens
 
@@ -125,7 +125,9 @@ def fitted(point: Point) -> MaskedModel:
         rows = [torch.tensor(ids) for ids in islice(drawn, STORIES)]
         ids = pad_sequence(rows, batch_first=True)
         inputs, targets = mask_tokens(ids, **settings, generator=generator)
-        train_step(model, optimizers, inputs, targets, max_gradient_norm=1.0)
+        train_step(
+            NextTokenLoss(model), optimizers, inputs, targets, max_gradient_norm=1.0
+        )
     return model.eval()
 
 

@@ -54,7 +54,7 @@ from torch.nn.utils.rnn import pad_sequence
 from decoder_only.model.config import GPTConfig
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import next_token_loss
-from decoder_only.training import train_step
+from decoder_only.training import NextTokenLoss, train_step
 from decoder_only.training.optimizers import build_optimizers, cosine, set_learning_rate
 from decoder_only.variants.encoders import MaskedModel, mask_tokens
 from decoder_only_book.translation import GERMAN
@@ -208,7 +208,9 @@ def fitted(point: Point) -> GPT:
             inputs, targets = each_once(ids, generator, anew=anew)
         elif not is_causal:
             inputs, targets = mask_tokens(ids, **settings, generator=generator)
-        train_step(model, optimizers, inputs, targets, max_gradient_norm=1.0)
+        train_step(
+            NextTokenLoss(model), optimizers, inputs, targets, max_gradient_norm=1.0
+        )
     return model.eval()
 
 

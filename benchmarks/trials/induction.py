@@ -61,7 +61,7 @@ from decoder_only.model.config import GPTConfig
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import next_token_loss
 from decoder_only.model.presets import MODERN
-from decoder_only.training import train_step
+from decoder_only.training import NextTokenLoss, train_step
 from decoder_only.training.optimizers import build_optimizers, set_learning_rate
 
 WIDTH, HEADS, STEPS, EVERY, BATCH, WARMUP = 32, 2, 600, 20, 32, 20
@@ -240,7 +240,13 @@ def measure(point: Point) -> Iterator[Row]:
             drawn, _ = SOURCE.sample(100 * BATCH, generator)
         ids = drawn[step % 100 * BATCH :][:BATCH]
         set_learning_rate(optimizers, min(1, (step + 1) / WARMUP))
-        train_step(model, optimizers, ids[:, :-1], ids[:, 1:], max_gradient_norm=1.0)
+        train_step(
+            NextTokenLoss(model),
+            optimizers,
+            ids[:, :-1],
+            ids[:, 1:],
+            max_gradient_norm=1.0,
+        )
 
 
 if __name__ == "__main__":

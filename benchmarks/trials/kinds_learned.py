@@ -25,7 +25,7 @@ from decoder_only.data import story_corpora, training_batch
 from decoder_only.model.gpt import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.stories.exact import KINDS, NextToken
-from decoder_only.training import TrainConfig, train_step
+from decoder_only.training import NextTokenLoss, TrainConfig, train_step
 from decoder_only.training.optimizers import build_optimizers, set_learning_rate
 from decoder_only_book.stored import load_model
 
@@ -111,8 +111,10 @@ def run(point: Point, material: tuple, meter: Meter) -> None:
         inputs, targets = training_batch(
             corpus, batch_size=8, context_length=192, seed=point.seed, step=step
         )
-        set_learning_rate(optimizers, recipe.share(step))
-        train_step(model.train(), optimizers, inputs, targets, max_gradient_norm=1.0)
+        set_learning_rate(optimizers, recipe.rate_factor(step))
+        train_step(
+            NextTokenLoss(model), optimizers, inputs, targets, max_gradient_norm=1.0
+        )
     for row in rows:  # a run is in the table as a whole, or not at all
         append(TABLE, row)
 

@@ -45,7 +45,7 @@ from decoder_only.model.lm_head import next_token_loss
 from decoder_only.model.multihead import MultiHeadAttention
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import train_step
+from decoder_only.training import NextTokenLoss, train_step
 from decoder_only.training.optimizers import (
     build_optimizers,
     set_learning_rate,
@@ -221,7 +221,7 @@ def more(
             seed=seed,
             step=step,
         )
-        train_step(model, optimizers, *batch, max_gradient_norm=1.0)
+        train_step(NextTokenLoss(model), optimizers, *batch, max_gradient_norm=1.0)
 
 
 @torch.no_grad()

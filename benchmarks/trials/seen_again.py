@@ -45,7 +45,7 @@ from decoder_only.model.lm_head import IGNORED
 from decoder_only.model.presets import MODERN
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import evaluate, train_step
+from decoder_only.training import NextTokenLoss, evaluate, train_step
 from decoder_only.training.optimizers import build_optimizers, cosine, set_learning_rate
 
 BATCH, CONTEXT, VOCABULARY = 4, 256, 1024
@@ -142,7 +142,11 @@ def read(model: GPT, point: Point) -> float:
         shape = {"warmup_steps": min(50, n // 10), "total_steps": n}
         set_learning_rate(optimizers, cosine(step, **shape))
         result = train_step(
-            model, optimizers, ids[:, :-1], targets, max_gradient_norm=1.0
+            NextTokenLoss(model),
+            optimizers,
+            ids[:, :-1],
+            targets,
+            max_gradient_norm=1.0,
         )
         losses.append(result.loss.item())
     last = losses[-min(32, len(rows) // BATCH) :]

@@ -181,6 +181,18 @@ def total_surprise(model: nn.Module, pairs: list[Pair]) -> tuple[Tensor, Tensor]
     return logits, padded(wanted, -1)
 
 
+class Surprise(nn.Module):
+    """Total surprise at some pairs. What it is called with only tells a step how many pieces."""
+
+    def __init__(self, model: nn.Module, pairs: list[Pair]) -> None:
+        super().__init__()
+        self.model, self.pairs = model, pairs
+
+    def forward(self, _: Tensor, __: Tensor) -> Tensor:
+        logits, targets = total_surprise(self.model, self.pairs)
+        return next_token_loss(logits, targets, reduction="sum")
+
+
 def fit(model: nn.Module, point: Point) -> None:
     optimizers = build_optimizers(model, learning_rate=point.learning_rate)
     pairs = GERMAN.pairs(seed=point.seed)
@@ -190,17 +202,8 @@ def fit(model: nn.Module, point: Point) -> None:
         batch = list(islice(pairs, BATCH))
         wanted = padded([GERMAN.encode(pair.target)[1:] for pair in batch], -1)
 
-        def surprise(model: nn.Module, _: Tensor, __: Tensor, batch=batch) -> Tensor:
-            return next_token_loss(*total_surprise(model, batch), reduction="sum")
-
-        train_step(
-            model,
-            optimizers,
-            wanted,
-            wanted,
-            max_gradient_norm=1.0,
-            loss_function=surprise,
-        )
+        loss = Surprise(model, batch)
+        train_step(loss, optimizers, wanted, wanted, max_gradient_norm=1.0)
 
 
 @functools.cache

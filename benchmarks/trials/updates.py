@@ -40,7 +40,7 @@ from decoder_only.model.gpt import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
-from decoder_only.training import evaluate, train_step
+from decoder_only.training import NextTokenLoss, evaluate, train_step
 from decoder_only.training.optimizers import (
     Muon,
     build_optimizers,
@@ -201,7 +201,9 @@ def measure(point: Point) -> Row:
         batch = training_batch(openings, seed=point.seed, step=step, **size)
         hardware.seed_generators(point.seed, step, 0)  # from these dropout draws
         limit = point.clip if math.isfinite(point.clip) else None
-        result = train_step(model, optimizers, *batch, max_gradient_norm=limit)
+        result = train_step(
+            NextTokenLoss(model), optimizers, *batch, max_gradient_norm=limit
+        )
         losses.append(result.loss.item())
         if point.texts < 4000 and step % 20 == 19:
             seen.append(evaluate(model, held_out).loss)

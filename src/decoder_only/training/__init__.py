@@ -7,14 +7,14 @@ from decoder_only.training.config import TrainConfig
 from decoder_only.training.evaluation import evaluate
 from decoder_only.training.loop import train
 from decoder_only.training.state import TrainingState
-from decoder_only.training.step import LossScale, StepResult, batch_loss, train_step
+from decoder_only.training.step import LossScale, NextTokenLoss, StepResult, train_step
 
 __all__ = [
     "LossScale",
+    "NextTokenLoss",
     "StepResult",
     "TrainConfig",
     "TrainingState",
-    "batch_loss",
     "evaluate",
     "train",
     "train_step",

@@ -31,7 +31,6 @@ import torch
 from torch import Tensor, nn
 
 from decoder_only.base import files
-from decoder_only.base.checks import require
 from decoder_only.base.files import (
     AnyPath,
     read_json,
@@ -104,7 +103,7 @@ def new_run(
         overwrite: take the place of a run that is in the folder already.
 
     Yields:
-        The folder, to be handed to `train`.
+        The folder, which `train` takes as `run`.
 
     Raises:
         OSError: the folder holds a run and `overwrite` is False, holds anything else, cannot be
@@ -126,8 +125,7 @@ def new_run(
         }
         with files.explained(folder):
             # The weights go first: a folder without them is plainly unfinished.
-            for old in (folder / WEIGHTS, *_states(folder), folder / LOG):
-                _remove(old)
+            _remove(folder / WEIGHTS, *_states(folder), folder / LOG)
             content = json.dumps(config, indent=2).encode() + b"\n"
             write_atomically(folder / CONFIG, content)
             tokenizer.save(folder / TOKENIZER)
@@ -208,12 +206,14 @@ def check_savable(model: nn.Module) -> None:
     Raises:
         ValueError: it is not a `GPT` as such, or has other weights than its settings say.
     """
-    wanted = "GPT itself, to be read back"
-    require("model", type(model), lambda kind: kind is GPT, wanted)
+    if type(model) is not GPT:
+        raise ValueError(
+            f"model of type {type(model).__name__} must be GPT itself, to be read back"
+        )
     with torch.device("meta"):
         names = GPT(model.config).state_dict().keys()
-    found = model.state_dict().keys()
-    for name in (*sorted(found - names), *sorted(names - found)):
+    own = model.state_dict().keys()
+    for name in (*sorted(own - names), *sorted(names - own)):
         raise ValueError(
             f"a run cannot hold this model: {name} is in its weights or in GPT(model.config), but "
             "not in both; `merge_lora` takes additions in"
@@ -284,7 +284,7 @@ def save_state(
         keep: older states stay until so many are there; one may turn out to be damaged. Those of
             later steps, which the training passed over, go.
         is_last: write the weights of the run, too.
-        process: this one, if the tensors are what `distributed.local_copies` gives it.
+        process: this one, if the tensors are what `processes.local_copies` gives it.
 
     Returns:
         The file, or the folder of shards.
@@ -292,53 +292,65 @@ def save_state(
     Raises:
         OSError: it could not be written, with the last good state named. Nothing else changed.
     """
-    folder = Path(folder)
-    path = aside = file = state_path(folder, step, process)
-    notes, is_sharded = dict(notes or {}), process.n_ranks > 1
-    if is_sharded:
-        number = process.rank + 1
-        # What was saved together has this in common.
-        notes["save"] = broadcast(secrets.token_hex(8), process)
-        notes["shard"] = f"{number} of {process.n_ranks}"
-        aside = folder / f".{path.name}.{notes['save']}.part"
-        file = aside / f"{number:05d}.safetensors"
+    folder, path = Path(folder), state_path(folder, step, process)
+    file, of_shard = _file_of(path, process)
+    notes, is_sharded = {**(notes or {}), **of_shard}, process.n_ranks > 1
     others = [state for state in _states(folder) if state != path]
     older = [state for state in others if _step_of(state) < step]
     try:
         with all_or_none(process):
             if process.is_first:
-                # Of a process that was killed while saving.
-                for leftover in {*folder.glob(".*.part")} - {aside}:
-                    _remove(leftover)
-                if (folder / LOG).exists():
-                    with files.open_file(folder / LOG) as log:
-                        os.fsync(log.fileno())
+                _prepare(folder, file.parent)
                 if is_last and not is_sharded:
-                    own = {n: x for n, x in tensors.items() if n.startswith("model.")}
-                    own = {n.removeprefix("model."): x for n, x in own.items()}
-                    save(folder, own, step=step)
+                    save(folder, _of_model(tensors), step=step)
             file.parent.mkdir(exist_ok=True)
             write_tensors(file, tensors, notes={**notes, **_seal(folder, step)})
         with all_or_none(process):
             if is_sharded and process.is_first:
                 if is_last:
-                    save(folder, read_tensors(aside)[0].under("model."), step=step)
-                _remove(path)  # a damaged one: the training went on from one before it
-                os.replace(aside, path)
-                sync_folder(folder)
+                    weights = read_tensors(file.parent)[0].under("model.")
+                    save(folder, weights, step=step)
+                _replace_folder(file.parent, path)
     except OSError as error:
         if is_sharded and process.is_first:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(file.parent, ignore_errors=True)
         rest = f"the last good state is {older[-1]}" if older else "no state was saved"
         raise OSError(
             f"cannot save {path}: {error.strerror or error}; {rest}"
         ) from error
     if process.is_first:
         # Later ones are damaged, or the training would have gone on from there.
-        for superseded in others:
-            if superseded not in older[max(0, len(older) - keep + 1) :]:
-                _remove(superseded)
+        recent = older[max(0, len(older) - keep + 1) :]
+        _remove(*(state for state in others if state not in recent))
     return path
+
+
+def _file_of(path: Path, process: Process) -> tuple[Path, dict[str, str]]:
+    """The file that this process writes of a state, and notes that tell which shards fit."""
+    if process.n_ranks == 1:
+        return path, {}
+    number, save = process.rank + 1, broadcast(secrets.token_hex(8), process)
+    folder = path.parent / f".{path.name}.{save}.part"
+    notes = {"save": save, "shard": f"{number} of {process.n_ranks}"}
+    return folder / f"{number:05d}.safetensors", notes
+
+
+def _prepare(folder: Path, destination: Path) -> None:
+    """Remove what a process left that was killed while saving; have the log on the disk."""
+    _remove(*{*folder.glob(".*.part")} - {destination})
+    if (folder / LOG).exists():
+        with files.open_file(folder / LOG) as log:
+            os.fsync(log.fileno())
+
+
+def _of_model(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The model's own tensors, by their names in it."""
+    prefix = "model."
+    return {
+        name.removeprefix(prefix): x
+        for name, x in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def state_path(folder: AnyPath, step: int, process: Process = ALONE) -> Path:
@@ -347,21 +359,29 @@ def state_path(folder: AnyPath, step: int, process: Process = ALONE) -> Path:
     return Path(folder, f"state-{step:08d}{suffix}")
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _replace_folder(part: Path, path: Path) -> None:
+    """Give a folder of shards its name, when all are in it."""
+    _remove(path)  # a damaged one: the training went on from one before it
+    os.replace(part, path)
+    sync_folder(path.parent)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 class Saver:
     """Writes in a thread of its own, one file after another, so that training need not wait.
 
-    Whoever hands over tensors must not change them any more. On leaving the context everything
-    is written, and what went wrong is raised.
+    Tensors must not change after they were submitted. On leaving the context everything is
+    written, and what went wrong is raised.
 
     Args:
-        process: of those that save together, this one; see `distributed.in_background`.
+        process: of those that save together, this one; see `processes.in_background`.
     """
 
     def __init__(self, process: Process = ALONE) -> None:
@@ -417,7 +437,7 @@ def latest_state(folder: AnyPath) -> State | None:
 
 
 def latest_notes(folder: AnyPath) -> dict[str, str]:
-    """What was noted beside the newest state that can be read; it is held against no checksum."""
+    """The notes of the newest state that can be read; no checksum is compared."""
     for path in reversed(_states(Path(folder))):
         with contextlib.suppress(
             OSError, ValueError
@@ -428,8 +448,8 @@ def latest_notes(folder: AnyPath) -> dict[str, str]:
 
 def _states(folder: Path) -> list[Path]:
     """All states, the oldest first."""
-    found = [path for path in folder.glob("state-*") if _STATE.fullmatch(path.name)]
-    return sorted(found, key=lambda path: (_step_of(path), path.name))
+    states = [path for path in folder.glob("state-*") if _STATE.fullmatch(path.name)]
+    return sorted(states, key=lambda path: (_step_of(path), path.name))
 
 
 def _step_of(path: Path) -> int:
@@ -531,10 +551,12 @@ def _model_from(
     misfit = f"the weights in {folder} do not fit the model in {CONFIG}: "
     with reading(folder / CONFIG):
         model_config = GPTConfig(**config["model"])
-    # Counted first: a file that claims a billion blocks shall not be believed.
-    found = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
-    if found != (wanted := model_config.n_layers):
-        raise ValueError(f"{misfit}blocks.0 to blocks.{found - 1}, not {wanted} blocks")
+    # Counted first: a config that claims a billion blocks would exhaust the machine.
+    n = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
+    if n != model_config.n_layers:
+        raise ValueError(
+            f"{misfit}blocks.0 to blocks.{n - 1}, not {model_config.n_layers} blocks"
+        )
     try:
         with torch.device("meta"):
             model = GPT(model_config)

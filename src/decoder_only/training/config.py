@@ -6,12 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
 from decoder_only.base.checks import Rule, check_fields, require
-from decoder_only.training.monitor import (
-    summary_writer,
-)
-from decoder_only.training.optimizers import (
-    SCHEDULES,
-)
+from decoder_only.training.monitor import summary_writer
+from decoder_only.training.optimizers import SCHEDULES
 from decoder_only.training.processes import ALONE, STRATEGIES, Process
 
 __all__ = ["TrainConfig"]
@@ -42,7 +38,7 @@ class TrainConfig:
         schedule: "cosine", "warmup_stable_decay" or "inverse_square_root".
         warmup_steps: steps in which the rate rises, fewer than all; None for 50, or a tenth of a
             run that is shorter than 500.
-        decay_share: share of the steps after warm-up in which "warmup_stable_decay" decays.
+        decay_share: fraction of the steps after warm-up in which "warmup_stable_decay" decays.
         weight_decay: pull of matrices towards zero, per unit of learning rate.
         beta1, beta2: memory of AdamW's two means.
         momentum: memory of Muon's mean.
@@ -99,8 +95,8 @@ class TrainConfig:
         usual = min(50, self.steps // 10)
         return usual if self.warmup_steps is None else self.warmup_steps
 
-    def share(self, step: int) -> float:
-        """The share of the peak learning rate at which a step, counted from 0, is taken."""
+    def rate_factor(self, step: int) -> float:
+        """The learning rate of a step, counted from 0, divided by its peak."""
         lengths = {"warmup_steps": self.warmup, "total_steps": self.steps}
         if self.schedule == "warmup_stable_decay":
             lengths["decay_share"] = self.decay_share
@@ -134,7 +130,8 @@ def check_settings(
         ValueError: the strategy is unknown, or the rows do not divide among the processes.
         ImportError: a board is wanted, but TensorBoard is not installed.
     """
-    require("strategy", strategy, STRATEGIES.__contains__, f"one of {STRATEGIES}")
+    if strategy not in STRATEGIES:
+        raise ValueError(f"strategy={strategy!r} must be one of {STRATEGIES}")
     if config.batch_size % (process.n_ranks * config.accumulation):
         raise ValueError(
             f"batch_size={config.batch_size} does not divide among {process.n_ranks} "

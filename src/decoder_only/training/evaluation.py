@@ -2,21 +2,17 @@
 
 Chapter 9."""
 
-from collections.abc import Callable
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from decoder_only.base import hardware
 from decoder_only.base.modes import kept_modes
 from decoder_only.data.corpus import Corpus, evaluation_batches
 from decoder_only.model.gpt import GPT
 from decoder_only.training import processes
-from decoder_only.training.monitor import (
-    Evaluation,
-)
+from decoder_only.training.monitor import Evaluation
 from decoder_only.training.processes import ALONE, Process
-from decoder_only.training.step import batch_loss
+from decoder_only.training.step import NextTokenLoss
 
 __all__ = ["evaluate"]
 
@@ -28,7 +24,7 @@ def evaluate(
     *,
     batch_size: int = 32,
     process: Process = ALONE,
-    loss_function: Callable[[nn.Module, Tensor, Tensor], Tensor] = batch_loss,
+    loss: nn.Module | None = None,
 ) -> Evaluation:
     """A model's mean surprise over every token of a corpus, each asked for once.
 
@@ -36,10 +32,11 @@ def evaluate(
         model: in evaluation mode meanwhile.
         corpus: see `data.evaluation_batches` for what the model sees before each token.
         batch_size: rows at a time; changes nothing but speed and memory.
-        process: this one takes its share of the batches.
-        loss_function: `batch_loss`, or that compiled.
+        process: this one takes its part of the batches.
+        loss: gives the total loss of inputs and targets; None for `NextTokenLoss(model)`.
     """
     device = device_of(model)
+    loss = NextTokenLoss(model) if loss is None else loss
     batches = evaluation_batches(
         corpus,
         batch_size=batch_size,
@@ -53,7 +50,7 @@ def evaluate(
         for batch in batches:
             inputs, targets = (hardware.send(ids, device) for ids in batch)
             with hardware.autocast(device):
-                surprises.append(loss_function(model, inputs, targets))
+                surprises.append(loss(inputs, targets))
     # Few numbers, added in double precision, which not every device has.
     total = torch.stack(surprises).cpu().double().sum()
     if process.n_ranks > 1:

@@ -4,7 +4,6 @@ Chapter 9."""
 
 import contextlib
 import json
-import operator
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -20,9 +19,7 @@ from decoder_only.training import checkpoint, log, processes
 from decoder_only.training.config import TrainConfig, check_settings
 from decoder_only.training.evaluation import evaluate
 from decoder_only.training.monitor import Evaluation, History, Monitor
-from decoder_only.training.optimizers import (
-    set_learning_rate,
-)
+from decoder_only.training.optimizers import set_learning_rate
 from decoder_only.training.processes import ALONE, Process
 from decoder_only.training.state import (
     TrainingState,
@@ -63,7 +60,7 @@ def train(
             if it had never stopped. It may then have more steps than before: a schedule that
             depends on their number follows the new one from there on. Ctrl-C, SIGTERM and SIGHUP
             save before they end the training.
-        process, strategy: see `distributed.process_group` and `distributed.wrap`. "fsdp" takes
+        process, strategy: see `processes.process_group` and `processes.wrap`. "fsdp" takes
             the model on the CPU; in all but the first process it may be on the meta device.
         progress: show a bar on stderr.
         board: write TensorBoard's files into the run's folder.
@@ -72,7 +69,7 @@ def train(
     by themselves. On CUDA and on the CPU nothing waits but what is printed.
 
     Returns:
-        Losses, evaluations and time; of fewer steps than wanted if it was interrupted.
+        Losses, evaluations and time; of fewer steps than `config.steps` if it was interrupted.
 
     Raises:
         FloatingPointError: the loss or its gradient was not finite, several steps in a row.
@@ -82,30 +79,24 @@ def train(
     """
     check_settings(config, process=process, strategy=strategy, board=board)
     origin = origin_of(model, train_data, validation_data, config)
-    if run is not None:
-        checkpoint.check_savable(model)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(kept_modes(model))
-        stack.callback(setattr, model, "recompute", model.recompute)
+        stack.enter_context(_settings_restored(model))
         stop = stack.enter_context(_interruption(run, process))
-        run = stack.enter_context(_locked(run, process))
+        run = stack.enter_context(_locked(run, model, process))
         saved = saved_state(run, origin)
         state = initial_state(model, config, process, strategy)
         state.restore(saved)
         corpus = validation_data or train_data
-        monitor = _monitor(state, run, corpus, progress=progress, board=board)
-        monitor.note_save(saved and saved.path)
+        monitor = _monitor(state, saved, run, corpus, progress=progress, board=board)
         stack.enter_context(monitor)
-        savers = processes.in_background(process) if strategy == "fsdp" else ALONE
-        saver = stack.enter_context(checkpoint.Saver(savers))
+        saver = stack.enter_context(_saver(process, strategy))
         stack.enter_context(hardware.forked_generators(state.device))
-        while state.step < config.steps:
-            share = config.share(state.step)
-            set_learning_rate(state.optimizers, share)
-            # From these dropout draws.
-            hardware.seed_generators(config.seed, state.step, process.rank)
+        interrupted = False
+        while state.step < config.steps and not interrupted:
+            factor = config.rate_factor(state.step)
+            set_learning_rate(state.optimizers, factor)
             result = _step(state, train_data)
-            monitor.note_step(result, config.learning_rate * share)
+            monitor.note_step(result, config.learning_rate * factor)
             interrupted = stop(state.step)
             if validation_data and config.is_due("evaluate", state.step):
                 with monitor.pause():
@@ -113,14 +104,25 @@ def train(
             if run and (interrupted or config.is_due("save", state.step)):
                 with monitor.pause():
                     monitor.note_save(_save(state, run, origin, saver))
-            if interrupted:
-                break
     return state.history
+
+
+@contextlib.contextmanager
+def _settings_restored(model: GPT) -> Iterator[None]:
+    """On leaving, the model is in the modes and recomputes as it did before."""
+    recompute = model.recompute
+    with kept_modes(model):
+        try:
+            yield
+        finally:
+            model.recompute = recompute
 
 
 def _step(state: TrainingState, corpus: Corpus) -> StepResult:
     """Take the next step, on this process's rows of the next global batch."""
     config, process = state.config, state.process
+    # Dropout draws from these.
+    hardware.seed_generators(config.seed, state.step, process.rank)
     inputs, targets = training_batch(
         corpus,
         batch_size=config.batch_size,
@@ -138,7 +140,6 @@ def _step(state: TrainingState, corpus: Corpus) -> StepResult:
         targets,
         accumulation=config.accumulation,
         max_gradient_norm=config.max_gradient_norm,
-        loss_function=operator.call,  # the model and its loss are one module here
         scale=state.scale,
         process=process,
     )
@@ -154,8 +155,14 @@ def _evaluate(state: TrainingState, corpus: Corpus) -> Evaluation:
         corpus,
         batch_size=state.config.batch_size // n_parts,
         process=state.process,
-        loss_function=lambda _, *batch: state.loss(*batch),
+        loss=state.loss,
     )
+
+
+def _saver(process: Process, strategy: str) -> checkpoint.Saver:
+    """All processes save together where each has shards; else the first one alone."""
+    is_sharded = strategy == "fsdp"
+    return checkpoint.Saver(processes.in_background(process) if is_sharded else ALONE)
 
 
 def _save(
@@ -180,14 +187,20 @@ def _save(
 
 
 def _locked(
-    run: checkpoint.AnyPath | None, process: Process
+    run: checkpoint.AnyPath | None, model: GPT, process: Process
 ) -> contextlib.AbstractContextManager:
-    is_ours = run is None or isinstance(run, checkpoint.Run) or not process.is_first
-    return contextlib.nullcontext(run) if is_ours else checkpoint.locked(run)
+    """The run's folder, which must be able to hold the model, locked by the first process."""
+    if run is not None:
+        checkpoint.check_savable(model)
+    needs_lock = run is not None and not isinstance(run, checkpoint.Run)
+    if needs_lock and process.is_first:
+        return checkpoint.locked(run)
+    return contextlib.nullcontext(run)
 
 
 def _monitor(
     state: TrainingState,
+    saved: checkpoint.State | None,
     run: checkpoint.AnyPath | None,
     corpus: Corpus,
     *,
@@ -207,7 +220,7 @@ def _monitor(
             floor=corpus.floor,
         )
     peak = hardware.peak_flops(state.device)
-    return Monitor(
+    monitor = Monitor(
         n_steps=state.config.steps,
         history=history,
         look_every=state.config.log_every,
@@ -218,39 +231,41 @@ def _monitor(
         progress=progress and process.is_first,
         board=Path(run, "tensorboard") if board and writes else None,
     )
+    monitor.note_save(saved and saved.path)
+    return monitor
 
 
 @contextlib.contextmanager
 def _interruption(
     run: checkpoint.AnyPath | None, process: Process
 ) -> Iterator[Callable[[int], bool]]:
-    """Within, Ctrl-C, SIGTERM and SIGHUP are remembered until a step is done; a second is not.
+    """Within, Ctrl-C, SIGTERM or SIGHUP stops after the current step; a second one at once.
 
     Yields:
         A function that tells, for the number of steps taken, whether to stop.
     """
-    came, before = [], {}
+    received, handlers = [], {}
 
     def remember(number: int, frame: object) -> None:
-        came.append(number)
+        received.append(number)
         restore()
 
     def restore() -> None:
-        for each, handler in before.items():
+        for each, handler in handlers.items():
             signal.signal(each, handler)
 
     def stop(n_taken: int) -> bool:
         if process.n_ranks == 1:
-            return bool(came)
-        # All must stop after the same step, and asking one another takes time.
-        return n_taken % 10 == 0 and processes.any_rank(bool(came), process)
+            return bool(received)
+        # All must stop after the same step, and an all-reduce takes time.
+        return n_taken % 10 == 0 and processes.any_rank(bool(received), process)
 
     if run is not None and threading.current_thread() is threading.main_thread():
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             each = getattr(signal, name, None)  # Windows knows no SIGHUP
             ignored = signal.getsignal(each) is signal.SIG_IGN if each else True
             if not ignored or name == "SIGINT":  # as `nohup` asks
-                before[each] = signal.signal(each, remember)
+                handlers[each] = signal.signal(each, remember)
     try:
         yield stop
     finally:

@@ -1,12 +1,12 @@
-"""Several processes, one model: each computes its share of every batch.
+"""Several processes, one model: each computes its rows of every batch.
 
     torchrun --nproc-per-node 8 -m decoder_only train ...
 
 starts a process group of eight, which differ by their rank. Each takes its rows of the global
 batch, and before the weights move the gradients are averaged, by an all-reduce. "ddp" (data
 parallel) keeps a whole model in each process; "fsdp" (fully sharded data parallel) shards weights,
-gradients and optimizer state over them. The model does not know: it is handed in, and comes back
-as what to call. Chapter 9.
+gradients and optimizer state over them. The model itself is not changed: `wrap` returns what to
+call in its place. Chapter 9.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class Process:
         rank: its number, from 0.
         n_ranks: how many there are, the world size.
         local_rank: its number on this machine, hence the GPU that it takes.
-        group: those that it talks to; None for torch's default group, which is all.
+        group: the torch.distributed group; None for the default, which is all processes.
     """
 
     rank: int = 0
@@ -59,7 +59,7 @@ def process_group(device_type: str) -> Iterator[Process]:
     The one place that reads the variables which torchrun sets.
 
     Args:
-        device_type: "cuda" talks through NCCL, all else through gloo.
+        device_type: "cuda" communicates through NCCL, all else through gloo.
 
     Raises:
         ValueError: if only some of the variables are set.
@@ -186,10 +186,10 @@ def any_rank(flag: bool, process: Process) -> bool:
 
 
 def in_background(process: Process) -> Process:
-    """The same process, which talks through CPU memory, for a thread or for what takes long.
+    """A second process group (gloo), so that a background thread can communicate during training.
 
-    Others talk meanwhile as they did; and who waits has a day, not the minutes after which NCCL
-    takes a process for lost. All must ask together.
+    It waits for a day, not the minutes after which NCCL takes a process for lost. All processes
+    must call it together.
     """
     if process.n_ranks == 1:
         return process

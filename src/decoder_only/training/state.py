@@ -1,11 +1,11 @@
-"""All that a training is between two steps, and how it goes on from what was saved.
+"""The state of a training between two steps, and how it goes on from what was saved.
 
 Chapter 9."""
 
 import json
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -17,14 +17,10 @@ from decoder_only.model.gpt import GPT
 from decoder_only.training import checkpoint, processes
 from decoder_only.training.config import TrainConfig
 from decoder_only.training.evaluation import device_of
-from decoder_only.training.monitor import (
-    History,
-)
-from decoder_only.training.optimizers import (
-    build_optimizers,
-)
+from decoder_only.training.monitor import History
+from decoder_only.training.optimizers import build_optimizers
 from decoder_only.training.processes import Process
-from decoder_only.training.step import LossScale, batch_loss
+from decoder_only.training.step import LossScale, NextTokenLoss
 
 __all__ = ["TrainingState"]
 
@@ -36,7 +32,8 @@ class TrainingState:
     Attributes:
         config, process: never change.
         model: its weights are moved in place.
-        loss: what is called with inputs and targets: model and loss in one, compiled and wrapped.
+        loss: gives the total loss of inputs and targets: `NextTokenLoss(model)`, which may be
+            compiled, and wrapped by `processes.wrap`.
         optimizers: with what they remember of each weight.
         scale: of the loss, where gradients are computed in float16.
         history: what is written to the log, and read from there.
@@ -59,27 +56,27 @@ class TrainingState:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint holds, by name; sharded where the weights are."""
-        found = {f"model.{n}": x for n, x in self.model.state_dict().items()}
+        tensors = {f"model.{n}": x for n, x in self.model.state_dict().items()}
         names = {id(p): name for name, p in self.model.named_parameters()}
         for optimizer in self.optimizers:
-            for parameter, kept in optimizer.state.items():
-                for key, x in kept.items():
-                    found[f"optimizer.{names[id(parameter)]}.{key}"] = x
+            for parameter, of_parameter in optimizer.state.items():
+                for key, x in of_parameter.items():
+                    tensors[f"optimizer.{names[id(parameter)]}.{key}"] = x
         if self.scale is not None:
-            found["scale.value"] = self.scale.value
-            found["scale.n_good"] = self.scale.n_good
-        return found
+            tensors["scale.value"] = self.scale.value
+            tensors["scale.n_good"] = self.scale.n_good
+        return tensors
 
     @torch.no_grad()
     def restore(self, saved: checkpoint.State | None) -> None:
-        """Take up what was saved, whatever the number of processes or the format it came from."""
+        """Take up what was saved, by any number of processes and in any number format."""
         if saved is None:
             return
         self.step, tensors = saved.step, saved.tensors
         for name, x in self.model.state_dict().items():
-            there = tensors.rows(f"model.{name}", processes.local_rows(x))
-            processes.local_tensor(x).copy_(there)
-        kept = {
+            rows = tensors.rows(f"model.{name}", processes.local_rows(x))
+            processes.local_tensor(x).copy_(rows)
+        states = {
             p: optimizer.state[p]
             for optimizer in self.optimizers
             for group in optimizer.param_groups
@@ -92,43 +89,28 @@ class TrainingState:
                 p = self.model.get_parameter(owner)
                 if tensors.shape(name) == p.shape:
                     x = tensors.rows(name, processes.local_rows(p)).to(p.device)
-                    kept[p][key] = processes.as_shard_of(p, x)
+                    states[p][key] = processes.as_shard_of(p, x)
                 else:  # a count of steps
-                    kept[p][key] = tensors[name].to(p.device)
+                    states[p][key] = tensors[name].to(p.device)
         # One that was begun on another kind of device had no scale: a fresh one finds its size.
         if self.scale is not None and "scale.value" in tensors:
             self.scale.value = tensors["scale.value"].to(self.device)
             self.scale.n_good = tensors["scale.n_good"].to(self.device)
 
 
-class _Loss(nn.Module):
-    """Model and loss in one module, which is what DDP, FSDP and a compiler want to be handed."""
-
-    def __init__(self, model: GPT, function: Callable) -> None:
-        super().__init__()
-        self.model, self.function = model, function
-
-    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        return self.function(self.model, inputs, targets)
-
-
 def initial_state(
     model: GPT, config: TrainConfig, process: Process, strategy: str
 ) -> TrainingState:
     """Before the first step; the weights are sharded or copied over the processes here."""
-
-    def function(model: GPT, inputs: Tensor, targets: Tensor) -> Tensor:
-        return batch_loss(model, inputs, targets, n_slices=config.loss_slices)
-
     model.recompute = config.recompute
-    inner = _Loss(model, function)
+    inner = NextTokenLoss(model, config.loss_slices)
     loss = processes.wrap(inner, process, strategy, blocks=model.blocks)
     device = device_of(model)
     is_compiled = config.compile
     if is_compiled is None:
         is_compiled = device.type == "cuda"
     if is_compiled:
-        inner.function = hardware.compiled(function)
+        inner.forward = hardware.compiled(inner.forward)
     # Sharded parameters are new ones, which the optimizers must get to know.
     optimizers = build_optimizers(
         model,
@@ -157,7 +139,11 @@ def initial_state(
 
 # How a training is watched, and how it saves memory: results are the same within rounding, apart
 # from what dropout draws for the parts of a batch.
-_MAY_CHANGE = {"evaluate_every", "save_every", "log_every", "compile"} | {
+_MAY_CHANGE = {
+    "evaluate_every",
+    "save_every",
+    "log_every",
+    "compile",
     "recompute",
     "accumulation",
     "loss_slices",
@@ -168,17 +154,17 @@ def origin_of(
     model: GPT, train_data: Corpus, validation_data: Corpus | None, config: TrainConfig
 ) -> dict[str, dict[str, object]]:
     """What must not change when a run goes on, as it is read from JSON."""
-    kept = {name: x for name, x in asdict(config).items() if name not in _MAY_CHANGE}
+    fixed = {name: x for name, x in asdict(config).items() if name not in _MAY_CHANGE}
     data = {"train": train_data, "validation": validation_data}
     data = {name: corpus.fingerprint for name, corpus in data.items() if corpus}
-    origin = {"training": kept, "model": model.config.to_dict(), "data": data}
+    origin = {"training": fixed, "model": model.config.to_dict(), "data": data}
     return json.loads(json.dumps(origin))
 
 
 def saved_state(
     run: checkpoint.AnyPath | None, origin: dict[str, dict[str, object]]
 ) -> checkpoint.State | None:
-    """The state to go on from, after what the run was begun with is found to be the same."""
+    """The state to go on from, if the run was begun with the same settings and data."""
     if run is None:
         return None
     config, state = checkpoint.read_config(run), checkpoint.latest_state(run)

@@ -2,7 +2,7 @@
 
 Chapter 9."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoder_only.base import hardware
-from decoder_only.base.checks import require
 from decoder_only.model.lm_head import (
     IGNORED,
     LMHead,
@@ -18,12 +17,10 @@ from decoder_only.model.lm_head import (
     sliced_next_token_loss,
 )
 from decoder_only.training import processes
-from decoder_only.training.optimizers import (
-    Muon,
-)
+from decoder_only.training.optimizers import Muon
 from decoder_only.training.processes import ALONE, Process
 
-__all__ = ["LossScale", "StepResult", "batch_loss", "train_step"]
+__all__ = ["LossScale", "NextTokenLoss", "StepResult", "train_step"]
 
 
 @dataclass(frozen=True)
@@ -42,48 +39,54 @@ class StepResult:
     skipped: Bool[Tensor, ""]
 
 
-def batch_loss(
-    model: nn.Module,
-    inputs: Int[Tensor, "b s"],
-    targets: Int[Tensor, "b s"],
-    *,
-    n_slices: int = 1,
-) -> Float[Tensor, ""]:
-    """Total surprise at a batch's targets: model and loss in one, to be compiled together.
+class NextTokenLoss(nn.Module):
+    """A model and its loss in one module, which is what DDP, FSDP and a compiler take.
+
+    Called with inputs and targets, it gives the total surprise at the targets, in nats.
 
     Args:
-        model: a `GPT`.
-        inputs, targets: ids.
-        n_slices: parts whose logits are computed one after the other; see
+        model: a `GPT`, or another module whose output is logits.
+        n_slices: parts of a batch whose logits are computed one after the other; see
             `lm_head.sliced_next_token_loss`.
 
     Raises:
         ValueError: slices of a head that is more than one matrix.
     """
-    if n_slices == 1:
-        return next_token_loss(model(inputs), targets, reduction="sum")
-    kind, wanted = type(model.head), "LMHead, whose logits alone can be cut in slices"
-    require("type of head", kind, lambda kind: kind is LMHead, wanted)
-    return sliced_next_token_loss(
-        model.hidden(inputs),
-        model.head_weight,
-        targets,
-        scale=model.head.scale,
-        soft_cap=model.head.soft_cap,
-        reduction="sum",
-        n_slices=n_slices,
-    )
+
+    def __init__(self, model: nn.Module, n_slices: int = 1) -> None:
+        super().__init__()
+        if n_slices != 1 and type(model.head) is not LMHead:
+            raise ValueError(
+                f"n_slices={n_slices} needs a head of type LMHead, not "
+                f"{type(model.head).__name__}; only n_slices=1 takes any head"
+            )
+        self.model, self.n_slices = model, n_slices
+
+    def forward(
+        self, inputs: Int[Tensor, "b s"], targets: Int[Tensor, "b s"]
+    ) -> Float[Tensor, ""]:
+        if self.n_slices == 1:
+            return next_token_loss(self.model(inputs), targets, reduction="sum")
+        head = self.model.head
+        return sliced_next_token_loss(
+            self.model.hidden(inputs),
+            self.model.head_weight,
+            targets,
+            scale=head.scale,
+            soft_cap=head.soft_cap,
+            reduction="sum",
+            n_slices=self.n_slices,
+        )
 
 
 def train_step(
-    model: nn.Module,
+    loss: nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
     inputs: Int[Tensor, "b s"],
     targets: Int[Tensor, "b s"],
     *,
     accumulation: int = 1,
     max_gradient_norm: float | None = None,
-    loss_function: Callable[[nn.Module, Tensor, Tensor], Tensor] = batch_loss,
     scale: "LossScale | None" = None,
     process: Process = ALONE,
 ) -> StepResult:
@@ -93,49 +96,49 @@ def train_step(
     device knows: nothing here waits for it, but for an optimizer that is not fused.
 
     Args:
-        model: a `GPT`, or what `distributed.wrap` made of it.
+        loss: `NextTokenLoss(model)`, or another module that gives the total loss of inputs and
+            targets; it may be compiled, and wrapped by `processes.wrap`.
         optimizers: see `build_optimizers`, or others whose step needs no closure.
         accumulation: cut the batch into this many micro-batches, whose gradients are summed.
         max_gradient_norm: shorten a longer gradient to this length (Pascanu et al., 2013).
-        loss_function: `batch_loss`, or that compiled.
         scale: of the loss, where gradients are computed in float16.
-        process: this one, which has its share of the batch.
+        process: this one, which has its rows of the batch.
     """
-    model.train()
+    loss.train()
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
     # Gradients are averaged over the processes, so each divides by the mean of their counts.
     n_targets = processes.all_reduce_sum((targets != IGNORED).sum(), process)
     n_targets = n_targets / process.n_ranks
-    loss = torch.zeros((), device=inputs.device)
+    mean_loss = torch.zeros((), device=inputs.device)
     factor = 1.0 if scale is None else scale.value
     parts = zip(inputs.chunk(accumulation), targets.chunk(accumulation), strict=True)
-    parts = list(parts)  # fewer than wanted, if the batch has fewer rows
-    for number, (part, wanted) in enumerate(parts, 1):
-        with processes.gradient_sync(model, enabled=number == len(parts)):
+    parts = list(parts)  # fewer than `accumulation`, if the batch has fewer rows
+    for number, part in enumerate(parts, 1):
+        with processes.gradient_sync(loss, enabled=number == len(parts)):
             with hardware.autocast(inputs.device):
                 # Each part's sum over the batch's count: they add up to the batch's mean.
-                part_loss = loss_function(model, part, wanted) / n_targets
+                part_loss = loss(*part) / n_targets
             (part_loss * factor).backward()
-        loss += part_loss.detach()
-    norm = clip_gradients(model, max_gradient_norm, factor)
-    finite = norm.isfinite() & loss.isfinite()
+        mean_loss += part_loss.detach()
+    norm = clip_gradients(loss, max_gradient_norm, factor)
+    finite = norm.isfinite() & mean_loss.isfinite()
     if process.n_ranks > 1:  # all processes take the step, or none does
-        facts = torch.stack([loss, (~finite).float()])
-        loss, n_bad = processes.all_reduce_sum(facts, process)
-        loss, finite = loss / process.n_ranks, n_bad == 0
+        facts = torch.stack([mean_loss, (~finite).float()])
+        mean_loss, n_bad = processes.all_reduce_sum(facts, process)
+        mean_loss, finite = mean_loss / process.n_ranks, n_bad == 0
     step_if_finite(finite, optimizers)
     if scale is not None:
         scale.update(finite)
-    return StepResult(loss, norm, ~finite)
+    return StepResult(mean_loss, norm, ~finite)
 
 
 def step_if_finite(
     finite: Bool[Tensor, ""], optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
     for optimizer in optimizers:
-        heeds = isinstance(optimizer, Muon) or optimizer.defaults.get("fused")
-        if heeds and finite.device.type != "mps":  # whose kernels know no flag
+        reads_flag = isinstance(optimizer, Muon) or optimizer.defaults.get("fused")
+        if reads_flag and finite.device.type != "mps":  # whose kernels know no flag
             # Where this is 1, the fused kernels change nothing.
             optimizer.found_inf = (~finite).float()
             optimizer.step()
