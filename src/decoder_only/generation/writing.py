@@ -142,7 +142,7 @@ class _Spelling:
         special = tokenizer.special_tokens
         if END_OF_TEXT not in special:
             raise ValueError(
-                f"special_tokens={[*special]!r:.200} must be some with {END_OF_TEXT}"
+                f"special_tokens={[*special]!r:.200} must hold {END_OF_TEXT}"
             )
         self.tokenizer, self.vocab_size = tokenizer, vocab_size
         self.end = special[END_OF_TEXT]
