@@ -145,24 +145,21 @@ def described(config: GPTConfig) -> dict[str, Any]:
     meant = meaning_of(config)
     given = meant | {n: x for n, x in vars(config).items() if x is not None}
     names = {ours: theirs for theirs, ours in family.activations.items()}
-    if config.activation not in names:
-        raise _no_place("activation", config.activation, model_type, next(iter(names)))
-    theirs_of = given | {"activation": names[config.activation]}
+    # One that the family lacks becomes another, and is refused below with all that differs.
+    activation = names.get(config.activation, next(iter(names.values())))
+    theirs_of = given | {"activation": activation}
     settings = {theirs: theirs_of[ours] for theirs, ours, *_ in rows}
     theirs = config_from(family, json.loads(json.dumps(settings)))
     back = meaning_of(theirs)
     for name, mine in meant.items():
         if mine != back.get(name):
-            raise _no_place(name, given[name], model_type, getattr(theirs, name))
+            raise ValueError(
+                f"{name}={given[name]!r} has no place in a {model_type} model of transformers, "
+                f"which has {name}={getattr(theirs, name)!r}; no other family there computes "
+                "this model either"
+            )
     architectures = [family.architecture]
     return {"model_type": model_type, "architectures": architectures, **settings}
-
-
-def _no_place(name: str, ours: object, model_type: str, theirs: object) -> ValueError:
-    return ValueError(
-        f"{name}={ours!r} has no place in a {model_type} model of transformers, which has "
-        f"{name}={theirs!r}; no other family there computes this model either"
-    )
 
 
 def meaning_of(config: GPTConfig) -> dict[str, Any]:
