@@ -298,10 +298,10 @@ def test_charts_draw_on_axes_that_are_given():
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plots.loss_curves({}), r"curves={} cannot work"),
+        (lambda: plots.loss_curves({}), r"curves={} must"),
         (
             lambda: plots.loss_curves({"a": ([1], [1, 2])}),
-            r"curve 'a'=\(\(1,\), \(2,\)\) cannot work",
+            r"curve 'a'=\(\(1,\), \(2,\)\) must be",
         ),
         (lambda: plots.loss_curves({"a": ([], [])}), "at least 1"),
         (lambda: plots.loss_curves({"a": ([1], [1])}, faint=["b"]), r"'b'.* some of a"),

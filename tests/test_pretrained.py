@@ -363,7 +363,7 @@ def test_llama_settings():
         (
             llama_config,
             LLAMA_2 | {"attention_bias": True},
-            r"attention_bias=True cannot work: it must be False",
+            r"attention_bias=True must be False",
         ),
         (
             llama_config,
@@ -547,9 +547,7 @@ def test_what_means_the_same_is_exported_alike(kind, said, tmp_path):
 
 
 def test_models_that_look_both_ways_are_not_exported(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"model=.*Encoder.* cannot work: it must be GPT"
-    ):
+    with pytest.raises(ValueError, match=r"model=.*Encoder.* must be GPT"):
         export(Encoder(GPTConfig(**SIZES, head_dim=4)), None, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -718,7 +716,7 @@ def test_weights_that_ask_for_another_model(tmp_path):
     gate = "model.layers.1.mlp.gate_proj.weight"
     with spoil(FAMILIES["llama, squared ReLU"], lambda w: w[gate].add_(1)) as caught:
         load(tmp_path)
-    assert "hidden_act='relu' cannot work: it must be without a gate" in str(caught)
+    assert "hidden_act='relu' must be without a gate" in str(caught)
     head = {"lm_head.weight": torch.ones(V, 10)}
     with spoil(GPT2, lambda w: w.update(head)) as caught:
         load(tmp_path)

@@ -363,16 +363,14 @@ def test_a_pattern_that_leaves_text_out_is_refused():
 def test_bulk_encoding_refuses_what_the_pattern_leaves_out():
     tokenizer = BytePairTokenizer([], special_tokens=[END], pattern=r"[a-zé]+")
     assert tokenizer.encode_batch([f"é{END}b", "ab"], "all")[1] == [97, 98]
-    wanted = (
-        "document 1='ab 12 cd' cannot work: it must be matched whole by the pattern"
-    )
+    wanted = "document 1='ab 12 cd' must be matched whole by the pattern"
     with pytest.raises(ValueError, match=wanted):
         tokenizer.encode_batch(["ab", "ab 12 cd"])
 
 
 @pytest.mark.parametrize("pattern", [r"\b|.|\n", "[a-z]*", r"(?=\d)|(?s:.)", ""])
 def test_a_pattern_that_matches_nothing_is_refused(pattern):
-    with pytest.raises(ValueError, match="it must be one that never matches nothing"):
+    with pytest.raises(ValueError, match="must be one that never matches nothing"):
         BytePairTokenizer([], pattern=pattern)
 
 
@@ -730,7 +728,7 @@ def test_encode_takes_a_string(unchecked, text):
 @pytest.mark.parametrize(
     ("vocab_size", "error", "message"),
     [
-        (256, ValueError, "vocab_size=256 cannot work: it must be an integer from 257"),
+        (256, ValueError, "vocab_size=256 must be an integer from 257"),
         (0, ValueError, "from 257"),
         (-5, ValueError, "vocab_size=-5"),
         (2**21, ValueError, "to 1114112"),

@@ -18,7 +18,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from decoder_only import data
-from decoder_only.base import files
 from decoder_only.data import (
     evaluation_batches,
     prepared,
@@ -55,7 +54,7 @@ def small_pieces(piece=7, batch=3, **others):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
             patch.setattr(prepared, name, value)
-        patch.setattr(data, "_CHUNK", piece)
+        patch.setattr(data.sources, "_CHUNK", piece)
         patch.setattr(os, "fsync", lambda handle: None)  # hundreds of examples
         yield
 
@@ -280,7 +279,7 @@ from decoder_only import data
 from decoder_only.base import files; from decoder_only.data import prepared as tokens
 from decoder_only.tokenization import BytePairTokenizer
 
-tokens._PIECE, tokens._BATCH, data._CHUNK = 2**13, 8, 2**13
+tokens._PIECE, tokens._BATCH, data.sources._CHUNK = 2**13, 8, 2**13
 files._LARGEST_JSON = 2**16  # for which there is room while an index is read
 tokenizer = BytePairTokenizer([(ord(" "), ord("f")), (ord("o"), ord("x"))])
 
@@ -461,16 +460,15 @@ def test_of_two_at_once_one_is_refused_and_the_other_whole(
 
 
 def test_one_that_waited_does_not_overwrite_what_came_meanwhile(tmp_path, monkeypatch):
-    """The folder is looked at again once it is this process's alone."""
-    folder, check, seen = tmp_path / "d", files.check_free, []
+    """The folder is looked at once it is this process's alone."""
+    folder, texts = tmp_path / "d", prepared._texts
 
-    def then_another(*given, **settings):
-        check(*given, **settings)
-        seen.append(1)
-        if len(seen) == 1:
-            prepare(io.StringIO(SAMPLE), folder, tokenizer=BYTES)
+    def then_another(source):
+        monkeypatch.setattr(prepared, "_texts", texts)
+        prepare(io.StringIO(SAMPLE), folder, tokenizer=BYTES)
+        return texts(source)
 
-    monkeypatch.setattr(files, "check_free", then_another)
+    monkeypatch.setattr(prepared, "_texts", then_another)
     with pytest.raises(FileExistsError, match=r"^\S*d already holds prepared data"):
         prepare(io.StringIO("other " * 9), folder, tokenizer=BYTES)
     found = open_tokens(folder).train
@@ -585,7 +583,7 @@ def test_sources_that_cannot_be(tmp_path):
     [
         (
             {"train_share": 1.0},
-            "train_share=1.0 cannot work: it must be between 0 and 1",
+            "train_share=1.0 must be between 0 and 1",
         ),
         (
             {"tokenizer": BytePairTokenizer([], special_tokens=["<x>"])},

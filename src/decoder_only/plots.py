@@ -20,8 +20,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from decoder_only.base.checks import require
-
 __all__ = ["loss_curves", "style", "use_style"]
 
 # The hues of Okabe and Ito, "Color universal design" (2008), without yellow; shades at which every
@@ -104,17 +102,17 @@ def loss_curves(
         ValueError: there are no curves, a curve is empty or has more steps than losses or fewer,
             or `faint` names an unknown curve.
     """
-    require("curves", curves, len, "at least one name with its steps and losses")
+    if not curves:
+        raise ValueError("curves={} must have one name at least, with steps and losses")
     points = {name: tuple(map(numeric_array, pair)) for name, pair in curves.items()}
     for name, (steps, losses) in points.items():
-        shapes, wanted = (
-            (steps.shape, losses.shape),
-            "twice the same (n,), n at least 1",
-        )
-        even = steps.shape == losses.shape and steps.ndim == 1 and steps.size
-        require(f"the shapes of curve {name!r}", shapes, lambda _, e=even: e, wanted)
-    wanted = f"some of {', '.join(points)}"
-    require("faint", faint, lambda names: {*names} <= {*points}, wanted)
+        if steps.shape != losses.shape or steps.ndim != 1 or not steps.size:
+            raise ValueError(
+                f"the shapes of curve {name!r}={(steps.shape, losses.shape)} must be twice the "
+                "same (n,), n at least 1"
+            )
+    if not {*faint} <= {*points}:
+        raise ValueError(f"faint={faint!r:.200} must be some of {', '.join(points)}")
     with style():
         ax = plt.subplots()[1] if ax is None else ax
         for name, (steps, losses) in points.items():
@@ -136,8 +134,8 @@ def _draw_floor(ax: Axes, floor: float, step: float, loss: float) -> None:
     ax.set_ylim(min(bottom, floor - 0.14 * (top - floor)), top)
     below = {"textcoords": "offset points", "ha": "right", "va": "top"}
     below["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-    said = f"floor {floor:.3f}, gap {loss - floor:.3f}"
-    ax.annotate(said, (step, floor), (0, -6), fontsize=10.5, **below)
+    label = f"floor {floor:.3f}, gap {loss - floor:.3f}"
+    ax.annotate(label, (step, floor), (0, -6), fontsize=10.5, **below)
     if loss - floor > 0.04 * (top - floor):
         arrow = {"arrowstyle": "<->", "color": INK, "mutation_scale": 7}
         arrow |= {"shrinkA": 0, "shrinkB": 0}

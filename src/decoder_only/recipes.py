@@ -20,7 +20,6 @@ from pathlib import Path
 
 import torch
 
-from decoder_only.base.checks import require
 from decoder_only.data.corpus import Corpus, split_text, story_corpora, text_corpus
 from decoder_only.data.prepared import open_tokens
 from decoder_only.data.sources import read_text, tiny_shakespeare
@@ -68,7 +67,7 @@ RECIPES: dict[str, Recipe] = {
     "stories-cpu": Recipe(
         # As `benchmarks/recipe.py` found it: a head of its own, and tables that move twice as fast
         # as the matrices, end at less than half the gap. With 2,900 tokens nearly every word is
-        # one, so that more of a story lies in reach, and is said at once or not at all. What is
+        # one, so that more of a story lies in reach, and is read at once or not at all. What is
         # left is to be recalled from far back, which is attention's work: a narrow MLP leaves
         # time for more steps.
         data=_STORIES
@@ -145,23 +144,15 @@ def chosen(
     """
     kind = "stories" if text is None else "text"
     name = name or {"stories": "stories-cpu", "text": "shakespeare-cpu"}[kind]
-    if name not in RECIPES:
-        raise ValueError(
-            f"there is no recipe {name!r}; choose one of {', '.join(RECIPES)}"
-        )
-    recipe = RECIPES[name]
-    if recipe.data["kind"] != kind:
-        advice = "add --text FILE" if kind == "stories" else "leave out --text"
-        raise ValueError(
-            f"recipe {name!r} is for another kind of data; {advice}, or choose another"
-        )
+    recipe = _recipe(name, kind)
     if kind == "text":
         if (language, n_stories) != (None, None):
             raise ValueError("--language and --stories are for stories, without --text")
         data = {"file": str(text)}
     else:
         n_train = recipe.data["n_train"] if n_stories is None else n_stories
-        require("stories", n_train, lambda n: 0 < n <= 10**9, "above 0, 10^9 at most")
+        if not 0 < n_train <= 10**9:
+            raise ValueError(f"stories={n_train} must be above 0, 10^9 at most")
         n_validation = min(recipe.data["n_validation"], n_train)
         data = {"language": language or recipe.data["language"]}
         data |= {"n_train": n_train, "n_validation": n_validation}
@@ -175,6 +166,19 @@ def chosen(
         model={**recipe.model, **(model or {})},
         training={**settings, **warmup, **(training or {})},
     )
+
+
+def _recipe(name: str, kind: str) -> Recipe:
+    if name not in RECIPES:
+        raise ValueError(
+            f"there is no recipe {name!r}; choose one of {', '.join(RECIPES)}"
+        )
+    if RECIPES[name].data["kind"] != kind:
+        advice = "add --text FILE" if kind == "stories" else "leave out --text"
+        raise ValueError(
+            f"recipe {name!r} is for another kind of data; {advice}, or choose another"
+        )
+    return RECIPES[name]
 
 
 def stored(
@@ -327,17 +331,19 @@ def build(recipe: Recipe, material: Material) -> GPT:
     """
     n_tokens, corpus = material.tokenizer.vocab_size, material.train
     vocab_size = recipe.model.get("vocab_size", n_tokens)
-    require(
-        "vocab_size", vocab_size, n_tokens.__le__, f"{n_tokens} or more, as tokens are"
-    )
-    config = GPTConfig(**recipe.model | {"vocab_size": vocab_size})
-    n_least, found = config.context_length, corpus.n_targets
-    if corpus.starts is None and found < n_least:
-        n_bytes = corpus.n_bytes + material.validation.n_bytes
+    if vocab_size < n_tokens:
         raise ValueError(
-            f"of {n_bytes:,} bytes {found:,} tokens are to train on, less than a context of "
-            f"{n_least:,}; give a text of {math.ceil(n_bytes * n_least / found) + 1:,} bytes or "
-            f"more, or --context-length {found} at most"
+            f"vocab_size={vocab_size} must be {n_tokens} or more, as tokens are"
+        )
+    config = GPTConfig(**recipe.model | {"vocab_size": vocab_size})
+    n_least, n_targets = config.context_length, corpus.n_targets
+    if corpus.starts is None and n_targets < n_least:
+        n_bytes = corpus.n_bytes + material.validation.n_bytes
+        enough = math.ceil(n_bytes * n_least / n_targets) + 1
+        raise ValueError(
+            f"of {n_bytes:,} bytes {n_targets:,} tokens are to train on, less than a context of "
+            f"{n_least:,}; give a text of {enough:,} bytes or more, or "
+            f"--context-length {n_targets} at most"
         )
     generator = torch.Generator().manual_seed(TrainConfig(**recipe.training).seed)
     return GPT(config, generator=generator)
@@ -352,7 +358,7 @@ def begin(
     overwrite: bool = False,
     device: str = "",
 ) -> AbstractContextManager[checkpoint.Run]:
-    """Make the run's folder, locked meanwhile: the one that is wanted, or a new one in `runs`.
+    """Make the run's folder, locked meanwhile: the one that `out` names, or a new one in `runs`.
 
     Args:
         recipe, material: what the run is made from.

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = _run(*(words or ["--help"]))
             sys.stdout.flush()
             return status
-        except BrokenPipeError:  # whoever read, such as `head`, has gone
+        except BrokenPipeError:  # the reader, such as `head`, has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141
         except BaseException as error:
@@ -65,25 +65,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if came or isinstance(error, KeyboardInterrupt):
                 print("\ndecoder-only: interrupted", file=sys.stderr)
                 return 128 + (came or [signal.SIGINT])[0]
-            if not isinstance(error, _SAID):
+            if not isinstance(error, _EXPECTED):
                 raise
             print(f"decoder-only: {_explained(error)}", file=sys.stderr)
             return 1
 
 
-_SAID = (ValueError, OSError, FloatingPointError, ImportError, MemoryError)
-_SAID += (RuntimeError,)
+# What a user can act on is told in one line; anything else is a bug, and shows its traceback.
+_EXPECTED = (ValueError, OSError, FloatingPointError, ImportError, MemoryError)
+_EXPECTED += (RuntimeError,)
 
 
 def _explained(error: BaseException) -> str:
     if not isinstance(error, MemoryError | RuntimeError):
         return plain(error)
-    said = str(error).partition("\n")[0] or type(error).__name__
+    message = str(error).partition("\n")[0] or type(error).__name__
     # Only a GPU's own memory has an exception of its own, and that is a RuntimeError too.
     little = isinstance(error, MemoryError) or any(
-        word in said.lower() for word in ("memory", "alloc", "overflow")
+        word in message.lower() for word in ("memory", "alloc", "overflow")
     )
-    return plain(said) + (_MEMORY if little else "")
+    return plain(message) + (_MEMORY if little else "")
 
 
 @contextlib.contextmanager
@@ -125,8 +126,8 @@ def _interruptible(*, is_last: bool) -> Iterator[list[int]]:
 def _run(name: str, *words: str) -> int:
     if name in ("-h", "--help"):
         print("usage: decoder-only COMMAND [OPTIONS]\n")
-        for command, said in COMMANDS.items():
-            print(f"  {command:10}{said}")
+        for command, summary in COMMANDS.items():
+            print(f"  {command:10}{summary}")
         examples = (__doc__ or "").split("\n\n")[1]
         print(f"\nFor instance:\n\n{examples}\n")
         print("`decoder-only COMMAND --help` explains its options.")

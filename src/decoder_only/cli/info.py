@@ -51,8 +51,8 @@ def _count(name: str) -> None:
     mean = f"mean over {length:,} tokens; {six}: it leaves attention out{unread}"
     line("Operations", costs, mean)
     line("Weights", f"{short(4 * n, 'B')} in float32, {short(2 * n, 'B')} in 16 bits")
-    kept = f"keys and values of {length:,} tokens, in 16 bits"
-    line("Cache", f"{short(cache, 'B')} a sequence", kept)
+    content = f"keys and values of {length:,} tokens, in 16 bits"
+    line("Cache", f"{short(cache, 'B')} a sequence", content)
     training = details.get("training", {})
     line("Training", *_training_memory(config, training.get("optimizer", "adamw")))
     if {"data", "training"} <= set(details):
@@ -104,10 +104,10 @@ def _show_run(run: Path, details: Mapping[str, object], length: int, n: int) -> 
     taken = max((r["step"] for r in records if "loss" in r), default=0)
     # A training that went on may have been given more steps than it was begun with.
     now = json.loads(checkpoint.latest_notes(run).get("training", "{}"))
-    wanted = now.get("steps", training["steps"])
-    tokens, steps = taken * rows * length, f"{taken:,} of {wanted:,} steps"
-    said = f"{short(tokens)} tokens of {text}, {tokens / n:,.3g} for each parameter"
-    line("Run", said, f"{steps} of {rows} x {length:,}")
+    asked = now.get("steps", training["steps"])
+    tokens, steps = taken * rows * length, f"{taken:,} of {asked:,} steps"
+    seen = f"{short(tokens)} tokens of {text}, {tokens / n:,.3g} for each parameter"
+    line("Run", seen, f"{steps} of {rows} x {length:,}")
     for last in [r for r in records if "validation_loss" in r][-1:]:
         # A log has no word for a number that is none.
         nats = (last["validation_loss"], last["bits_per_byte"])

@@ -34,8 +34,8 @@ def settings(config: type, *, aliases: Mapping[str, str] | None = None) -> objec
     Returns:
         A type of dictionaries, for the annotation of a parameter.
     """
-    said, types, aliases = explained(config), get_type_hints(config), aliases or {}
-    found = {}
+    help_of, types, aliases = explained(config), get_type_hints(config), aliases or {}
+    options = {}
     for field in dataclasses.fields(config):
         kind = types[field.name]
         plain = next((t for t in get_args(kind) if t is not NoneType), kind)
@@ -44,21 +44,21 @@ def settings(config: type, *, aliases: Mapping[str, str] | None = None) -> objec
         more = {"aliases": (aliases[field.name],)} if field.name in aliases else {}
         choices = get_origin(kind) is Literal  # which show themselves
         metavar = None if choices else _METAVARS.get(plain, "N|None …")
-        shown = option(metavar, help=said[field.name], **more)
-        found[field.name] = Annotated[kind, shown]
-    made = TypedDict(config.__name__, found, total=False)
+        shown = option(metavar, help=help_of[field.name], **more)
+        options[field.name] = Annotated[kind, shown]
+    made = TypedDict(config.__name__, options, total=False)
     return tyro.conf.OmitArgPrefixes[made]
 
 
 def explained(config: object) -> dict[str, str]:
-    """What the section `Args:` of a docstring says of each name."""
+    """The text of each name in the section `Args:` of a docstring."""
     block = inspect.getdoc(config).partition("Args:\n")[2].partition("\n\n")[0]
-    found = {}
+    texts = {}
     for entry in re.split(r"\n(?=    \S)", block):
-        names, _, said = entry.partition(":")
-        words = " ".join(said.split())
-        found |= dict.fromkeys(re.findall(r"\w+", names), words[:1].upper() + words[1:])
-    return found
+        names, _, text = entry.partition(":")
+        words = " ".join(text.split())
+        texts |= dict.fromkeys(re.findall(r"\w+", names), words[:1].upper() + words[1:])
+    return texts
 
 
 def written(settings: Mapping[str, object]) -> list[str]:

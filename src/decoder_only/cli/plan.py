@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from decoder_only import recipes
 from decoder_only.analysis import planning
 from decoder_only.analysis.laws import PUBLISHED
-from decoder_only.base.hardware import DEVICES, known_device
+from decoder_only.base.hardware import DEVICES, Device, known_device
 from decoder_only.cli.options import option, written
 from decoder_only.cli.words import duration, power, shape, short
 from decoder_only.model import counting
@@ -48,18 +48,10 @@ def plan(
         params: Parameters of the model.
         tokens: Tokens to train on.
         law: Which splits the budget.
-        utilization: Share of the device's peak that is reached while it computes.
+        utilization: Fraction of the device's peak that is reached while it computes.
         context_length: Tokens that the model sees at once.
     """
-    device = known_device(gpu)
-    if device is None:
-        meant = difflib.get_close_matches(gpu.upper(), DEVICES, n=1)
-        said = (
-            f"is unknown; did you mean {meant[0]!r}? Choose"
-            if meant
-            else "is unknown; choose"
-        )
-        raise ValueError(f"--gpu {gpu} {said} one of {', '.join(DEVICES)}")
+    device = _device(gpu)
     budget = {"hours": hours, "flops": _amount("flops", flops)}
     wished = {"parameters": _amount("params", params)}
     wished |= {"tokens": _amount("tokens", tokens)}
@@ -80,12 +72,23 @@ def plan(
     _show(planning.plan_training(PUBLISHED[law], device, **given), split, law)
 
 
+def _device(name: str) -> Device:
+    device = known_device(name)
+    if device is None:
+        close = difflib.get_close_matches(name.upper(), DEVICES, n=1)
+        advice = f"did you mean {close[0]!r}? Choose" if close else "choose"
+        raise ValueError(
+            f"--gpu {name} is unknown; {advice} one of {', '.join(DEVICES)}"
+        )
+    return device
+
+
 def _layout(word: str | None, count: int | None) -> dict[str, int]:
     """How many devices, and how many of them divide the matrices: dp=8,tp=4 is 32 and 4."""
-    found = re.fullmatch(r"dp=(\d+)(?:,tp=(\d+))?|tp=(\d+)", word or "tp=1")
-    if found is None:
+    match = re.fullmatch(r"dp=(\d+)(?:,tp=(\d+))?|tp=(\d+)", word or "tp=1")
+    if match is None:
         raise ValueError(f"--parallel {word} is no layout; write dp=8,tp=4")
-    groups, each = found[1], int(found[2] or found[3] or 1)
+    groups, each = match[1], int(match[2] or match[3] or 1)
     if groups is None:
         return {"n_devices": 8 if count is None else count, "tensor_parallel": each}
     product = int(groups) * each
@@ -111,6 +114,19 @@ def _amount(option: str, word: str | None) -> float | None:
 
 
 def _show(plan: planning.Plan, split: str, law: str) -> None:
+    print(textwrap.dedent(_table(plan, split, law)).strip())
+    if plan.tensor_parallel > 1:
+        print(
+            "\nNo command trains it: `decoder-only train` divides batch and state, not"
+        )
+        print("the matrices, which chapter 13 does by hand and by PyTorch's own means.")
+        return
+    print("\nTrain it on tokens that `decoder-only prepare --tokenizer gpt2` made:\n")
+    words = textwrap.wrap(shlex.join(_command(plan)), 80, break_on_hyphens=False)
+    print("  " + " \\\n    ".join(words))
+
+
+def _table(plan: planning.Plan, split: str, law: str) -> str:
     config, device, n_devices = plan.config, plan.device, plan.n_devices
     n, d, length = plan.n_parameters, plan.tokens, config.context_length
     part = {name: short(size, "B") for name, size in plan.memory.items()}
@@ -125,7 +141,7 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
         group = f" for {plan.tensor_parallel}"
         spread = f": spread over all; the rest over {plan.tensor_parallel}"
     text = "WebText2" if law == "kaplan2020" else "MassiveText"
-    said = f"""
+    return f"""
     Model      {short(n)} parameters: {shape(config)}
                  round numbers near the size; a vocabulary of {config.vocab_size:,}
     Tokens     {short(d)}, {d / n:,.3g} for each parameter
@@ -147,16 +163,6 @@ def _show(plan: planning.Plan, split: str, law: str) -> None:
     Loss       {plan.loss:.2f} nats per token
                  of {text} in its tokens: {law} was fitted to that, not yours
     """
-    print(textwrap.dedent(said).strip())
-    if plan.tensor_parallel > 1:
-        print(
-            "\nNo command trains it: `decoder-only train` divides batch and state, not"
-        )
-        print("the matrices, which chapter 13 does by hand and by PyTorch's own means.")
-        return
-    print("\nTrain it on tokens that `decoder-only prepare --tokenizer gpt2` made:\n")
-    words = textwrap.wrap(shlex.join(_command(plan)), 80, break_on_hyphens=False)
-    print("  " + " \\\n    ".join(words))
 
 
 def _network(plan: planning.Plan) -> str:
@@ -173,8 +179,8 @@ def _network(plan: planning.Plan) -> str:
         if n > 1:
             part = plan.paces[name] / plan.paces["computing"]
             speed = short(plan.speeds[name], "B")
-            said = f"{name} over {n} at {speed}/s: {part:.0%} of the computing, {when}"
-            rows.append(f"\n{'':17}{said}")
+            rows.append(f"\n{'':17}{name} over {n} at {speed}/s: ")
+            rows.append(f"{part:.0%} of the computing, {when}")
     return "".join([*rows, f"\n{'':17}latency is not counted"])
 
 

@@ -70,5 +70,5 @@ def _label(name: str) -> str:
 
 def _column(records: list[dict], name: str) -> tuple[list[int], list[float]]:
     """The steps at which something was measured, and what; a skipped step has no loss."""
-    found = [(r["step"], r[name]) for r in records if r.get(name) is not None]
-    return [step for step, _ in found], [value for _, value in found]
+    measured = [record for record in records if record.get(name) is not None]
+    return [each["step"] for each in measured], [each[name] for each in measured]

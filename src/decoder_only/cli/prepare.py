@@ -47,10 +47,8 @@ def prepare(
     n_bytes = tokens.train.n_bytes + tokens.validation.n_bytes
     for name in ("train", "validation"):
         corpus = getattr(tokens, name)
-        each, share = f"{corpus.bytes_per_token:.2f} bytes", corpus.n_bytes / n_bytes
-        print(
-            f"{name:10}  {corpus.n_targets:,} tokens of {each}, {share:.1%} of the text"
-        )
+        tokens_of = f"{corpus.n_targets:,} tokens of {corpus.bytes_per_token:.2f} bytes"
+        print(f"{name:10}  {tokens_of}, {corpus.n_bytes / n_bytes:.1%} of the text")
     print(f"\nThe tokens are in {plain(out)}. Learn from them:")
     print(command("train", "--text", out))
 

@@ -2,19 +2,19 @@
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import torch
 
 from decoder_only import generation, hub, recipes
-from decoder_only.base.checks import require
 from decoder_only.base.hardware import choose_device, has_native_bfloat16
 from decoder_only.cli.options import Device, Flag, option
 from decoder_only.cli.words import show, visible
 from decoder_only.model.gpt import GPT
 from decoder_only.model.presets import ALIASES
-from decoder_only.stories import Explanation
+from decoder_only.stories import Explanation, StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import checkpoint
 
@@ -54,9 +54,7 @@ def sample(
         stream: Print a single text while it is written, as a terminal gets it in any case.
         raw: Print the texts as they are, whatever they would do to a terminal.
     """
-    # Whatever cannot work comes before minutes of loading or of silence.
-    require("count", count, lambda n: 0 < n <= 10**5, "above 0, 10^5 at most")
-    require("seed", seed, lambda n: -(2**63) <= n < 2**64, "from -2^63 to below 2^64")
+    _check_numbers(count, seed)  # before minutes of loading or of silence
     place = choose_device(device)
     model, tokenizer, data = _opened(run, place)
     if has_native_bfloat16(place):  # half as much to read at each step
@@ -68,33 +66,51 @@ def sample(
         raise ValueError(f"{run} has not learned stories; --language NAME may judge it")
     if prompt is None:  # "" begins a document, as a story or a model of the field does
         prompt = "\n" if data.get("kind") == "text" else ""
-    settings = {
-        "max_new_tokens": max_new_tokens,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "generator": torch.Generator(place).manual_seed(seed),
-        "from_start": stories is not None,
-    }
+    settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
+    settings |= {"top_k": top_k, "top_p": top_p, "from_start": stories is not None}
+    settings["generator"] = torch.Generator(place).manual_seed(seed)
     is_live = count == 1 and (stream or sys.stdout.isatty())
     if is_live:
-        pieces = []
-        for piece in generation.stream(model, tokenizer, prompt, **settings):
-            print(piece if raw else visible(piece), end="", flush=True)
-            pieces.append(piece)
-        print()
-        texts = ["".join(pieces)]
+        pieces = generation.stream(model, tokenizer, prompt, **settings)
+        texts = ["".join(_printed(pieces, raw))]
     else:
         texts = generation.write(model, tokenizer, prompt, count=count, **settings)
-    verdicts = [stories.explain(text) if stories else "" for text in texts]
+    _show(texts, stories, judge=judge, raw=raw, is_live=is_live)
+
+
+def _check_numbers(count: int, seed: int) -> None:
+    if not 0 < count <= 10**5:
+        raise ValueError(f"count={count} must be above 0, 10^5 at most")
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed={seed} must be from -2^63 to below 2^64")
+
+
+def _printed(pieces: Iterable[str], raw: bool) -> Iterator[str]:
+    """The pieces of one text, each printed when it comes."""
+    for piece in pieces:
+        print(piece if raw else visible(piece), end="", flush=True)
+        yield piece
+    print()
+
+
+def _show(
+    texts: list[str],
+    language: StoryLanguage | None,
+    *,
+    judge: bool,
+    raw: bool,
+    is_live: bool,
+) -> None:
+    """Print the texts, unless they are there already, and what their language says of them."""
+    verdicts = [language.explain(text) if language else "" for text in texts]
     for text, verdict in zip(texts, verdicts, strict=True):
         if not raw:
             show("" if is_live else text, _in_short(verdict) if judge else verdict)
         elif not is_live:
             print(text)
     if judge:
-        inside = sum(verdict.in_language for verdict in verdicts)
-        print(f"{inside} of {count} stories lie in the language")
+        n_stories = sum(verdict.in_language for verdict in verdicts)
+        print(f"{n_stories} of {len(texts)} stories lie in the language")
 
 
 def _opened(
@@ -113,9 +129,13 @@ def _opened(
     return saved.model, saved.tokenizer, saved.config.get("data", {})
 
 
-def _in_short(said: Explanation) -> str:
-    if said.in_language:
-        return str(said)
-    wanted = json.dumps(said.expected[0][0][:40]) if said.expected else "the end"
-    found = json.dumps(said.found[:40]) if said.found else "the end"
-    return f"leaves the language at letter {said.at}: {found}, where {wanted} could be"
+def _in_short(verdict: Explanation) -> str:
+    if verdict.in_language:
+        return str(verdict)
+    expected = verdict.expected[0][0] if verdict.expected else ""
+    expected, found = (
+        json.dumps(text[:40]) if text else "the end"
+        for text in (expected, verdict.found)
+    )
+    place = f"leaves the language at letter {verdict.at}"
+    return f"{place}: {found}, where {expected} could be"

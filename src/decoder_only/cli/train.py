@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 import torch
 
 from decoder_only import recipes
-from decoder_only import training as loop
-from decoder_only.base.checks import require
 from decoder_only.base.hardware import choose_device, describe, keep_freed_memory
 from decoder_only.cli.options import Device, Flag, option, settings
 from decoder_only.cli.words import command, plain, shape, show
@@ -18,9 +16,15 @@ from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import checkpoint
+from decoder_only.training import checkpoint, loop
+from decoder_only.training.config import TrainConfig, check_settings
 from decoder_only.training.monitor import History
-from decoder_only.training.processes import broadcast, in_background, process_group
+from decoder_only.training.processes import (
+    Process,
+    broadcast,
+    in_background,
+    process_group,
+)
 
 PROMPT = "Once there was a"
 """With which some stories of each named language begin."""
@@ -41,7 +45,7 @@ def train(
     board: Flag = False,
     quiet: Flag = False,
     model: settings(GPTConfig),
-    training: settings(loop.TrainConfig, aliases={"learning_rate": "--lr"}),
+    training: settings(TrainConfig, aliases={"learning_rate": "--lr"}),
 ) -> int:
     """Train a model, and let it write.
 
@@ -68,56 +72,89 @@ def train(
         model: The shape of the model; what is not given is as the recipe has it.
         training: How it is trained; what is not given is as the recipe has it.
     """
-    require("samples", samples, lambda n: 0 <= n <= 10**5, "0 or more, 10^5 at most")
+    if not 0 <= samples <= 10**5:
+        raise ValueError(f"samples={samples} must be 0 or more, 10^5 at most")
     place = choose_device(device)
     keep_freed_memory()
-    with process_group(place.type) as process, ExitStack() as stack:
+    with process_group(place.type) as process:
         if place.type == "cuda" and process.n_ranks > 1:
             place = torch.device("cuda", process.local_rank)
-        what = {"language": language, "n_stories": stories, "model": model}
-        tokenizer, folder = None, resume
         if resume is None:
+            what = {"language": language, "n_stories": stories, "model": model}
             chosen = recipes.chosen(recipe, text=text, training=training, **what)
-        elif recipe or out or overwrite or model or {language, stories} != {None}:
-            raise ValueError(
-                "--resume goes on with the settings that the run was begun with; beside it, "
-                "give --text, --steps, and how to run it, nothing of what it is"
-            )
         else:
+            named = language is not None, stories is not None
+            _check_nothing_new(recipe, out, overwrite, model, *named)
             chosen = recipes.stored(resume, text=text, training=training)
-            tokenizer = BytePairTokenizer.load(resume / checkpoint.TOKENIZER)
-        config = loop.TrainConfig(**chosen.training)
-        # Whatever the training would refuse comes before a folder is made or replaced.
         how = {"process": process, "strategy": strategy, "board": board}
-        loop.check_settings(config, **how)
-        shown = process.is_first and not quiet
-        waiting = in_background(process)  # for the first to read the text, or hours
-        material = recipes.gather(chosen, tokenizer, process=waiting, progress=shown)
-        built, run = recipes.build(chosen, material), resume
+        # Whatever the training would refuse comes before a folder is made or replaced.
+        check_settings(TrainConfig(**chosen.training), **how)
+        where = {"resume": resume, "out": out, "overwrite": overwrite}
+        done = _train(chosen, place, **where, progress=not quiet, **how)
+    return _conclude(chosen, *done, place, samples) if process.is_first else 0
+
+
+def _check_nothing_new(*options: object) -> None:
+    if any(options):
+        raise ValueError(
+            "--resume goes on with the settings that the run was begun with; beside it, "
+            "give --text, --steps, and how to run it, nothing of what it is"
+        )
+
+
+def _train(
+    chosen: recipes.Recipe,
+    place: torch.device,
+    *,
+    resume: Path | None,
+    out: Path | None,
+    overwrite: bool,
+    progress: bool,
+    process: Process,
+    **how: object,
+) -> tuple[Path, recipes.Material, History]:
+    """Train what the recipe asks for, in the run's folder."""
+    tokenizer = resume and BytePairTokenizer.load(resume / checkpoint.TOKENIZER)
+    waiting = in_background(process)  # for the first to read the text, or hours
+    shown = process.is_first and progress
+    material = recipes.gather(chosen, tokenizer, process=waiting, progress=shown)
+    model, run = recipes.build(chosen, material), resume
+    with ExitStack() as stack:
         if run is None and process.is_first:
             where = {"out": out, "overwrite": overwrite, "device": describe(place)}
-            new = recipes.begin(chosen, material, built.config, **where)
+            new = recipes.begin(chosen, material, model.config, **where)
             run = stack.enter_context(new)  # locked until the training is over
         folder = broadcast(run and Path(run), waiting)
         if process.is_first:
             times = f"{process.n_ranks} times " if process.n_ranks > 1 else ""
             print(f"Device   {times}{describe(place)}")
-            _introduce(material, built)
+            _introduce(material, model)
             print(f"Run      {plain(folder)}", flush=True)
         history = loop.train(
-            built if strategy == "fsdp" else built.to(place),
+            model if how["strategy"] == "fsdp" else model.to(place),
             material.train,
             material.validation,
-            config,
+            TrainConfig(**chosen.training),
             run=run or folder,
-            progress=not quiet,
+            progress=progress,
+            process=process,
             **how,
         )
-        if not process.is_first:
-            return 0
-    if len(history.losses) < config.steps:
-        taken = f"{len(history.losses)} of {config.steps}"
-        print(f"\nStopped after step {taken}; all is saved. Go on:")
+    return folder, material, history
+
+
+def _conclude(
+    chosen: recipes.Recipe,
+    folder: Path,
+    material: recipes.Material,
+    history: History,
+    place: torch.device,
+    samples: int,
+) -> int:
+    """Say how it went and how to go on; returns the exit status."""
+    config, n_steps = TrainConfig(**chosen.training), len(history.losses)
+    if n_steps < config.steps:
+        print(f"\nStopped after step {n_steps} of {config.steps}; all is saved. Go on:")
         print(command("train", "--resume", folder))
         return 130
     _report(history, material)
@@ -173,12 +210,13 @@ def _show_some(
     generator = torch.Generator(place).manual_seed(seed)
     prompt = "" if judge else "\n"
     texts = write(saved.model, saved.tokenizer, prompt, generator=generator, **start)
-    said = [judge.explain(text) if judge else "" for text in texts]
+    verdicts = [judge.explain(text) if judge else "" for text in texts]
+    number = ""
     if judge:
-        n_stories = sum(verdict.in_language for verdict in said)
-        found = (
+        n_stories = sum(verdict.in_language for verdict in verdicts)
+        number = (
             f" {count} texts, of which {n_stories} are stories of the language. Some"
         )
-    print(f"\nAt temperature 0.6 it wrote{found if judge else ''}:\n")
-    for text, verdict in zip(texts[:4], said, strict=False):
+    print(f"\nAt temperature 0.6 it wrote{number}:\n")
+    for text, verdict in zip(texts[:4], verdicts, strict=False):
         show(text, verdict)

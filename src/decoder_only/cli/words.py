@@ -5,9 +5,9 @@ import shlex
 import textwrap
 
 
-def plain(said: object) -> str:
+def plain(message: object) -> str:
     """A name or a message in one line, which no file can use to steer the terminal."""
-    text = str(said)
+    text = str(message)
     text = text if len(text) < 1000 else f"{text[:900]} … {text[-80:]}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
@@ -26,7 +26,7 @@ def visible(text: str) -> str:
 
 
 def show(text: str, verdict: object = "") -> None:
-    """Print a text, and below it what is to be said of it."""
+    """Print a text, and below it the verdict on it."""
     for each in visible(text).splitlines():
         print(textwrap.fill(each, 88, initial_indent="  ", subsequent_indent="  "))
     if verdict:
@@ -34,9 +34,9 @@ def show(text: str, verdict: object = "") -> None:
     print()
 
 
-def line(name: str, said: str, *notes: str) -> None:
+def line(name: str, value: str, *notes: str) -> None:
     """A row of a table, and below it what it rests on."""
-    print(f"{name:10} {plain(said)}")
+    print(f"{name:10} {plain(value)}")
     for note in notes:
         print(textwrap.indent(textwrap.fill(plain(note), 75), " " * 13))
 

@@ -19,7 +19,6 @@ from decoder_only.data.sources import (
 )
 
 __all__ = [
-    "END_OF_TEXT",
     "Corpus",
     "check_text_file",
     "document_corpus",

@@ -17,7 +17,6 @@ from torch import Tensor
 from tqdm import tqdm
 
 from decoder_only.base import hardware
-from decoder_only.base.checks import require
 from decoder_only.model.lm_head import IGNORED
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
@@ -144,8 +143,9 @@ def _encoded(
     texts: Iterable[str], tokenizer: Tokenizer
 ) -> tuple[list[np.ndarray], int]:
     """The ids of each text behind an end of text, and the bytes of all."""
-    special, wanted = tokenizer.special_tokens, f"some with {END_OF_TEXT}"
-    require("special_tokens", special, lambda tokens: END_OF_TEXT in tokens, wanted)
+    special = tokenizer.special_tokens
+    if END_OF_TEXT not in special:
+        raise ValueError(f"special_tokens={special!r:.200} must hold {END_OF_TEXT}")
     bar, parts, n_bytes = special[END_OF_TEXT], [], 0
     id_type = np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
     texts = iter(texts)
@@ -183,16 +183,10 @@ def story_corpora(
         islice(language.stories(split="validation", seed=0), n_validation)
     )
     nats = -math.fsum(language.log_prob(story) for story in validation)
-    train = tqdm(
-        islice(language.stories(split="train", seed=seed), n_train),
-        desc="Stories",
-        total=n_train,
-        disable=not progress,
-        leave=False,
-    )
-    return document_corpus(iter(train), tokenizer), document_corpus(
-        validation, tokenizer, nats=nats
-    )
+    stories = islice(language.stories(split="train", seed=seed), n_train)
+    bar = {"desc": "Stories", "total": n_train, "disable": not progress, "leave": False}
+    train = document_corpus(iter(tqdm(stories, **bar)), tokenizer)
+    return train, document_corpus(validation, tokenizer, nats=nats)
 
 
 def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
@@ -200,12 +194,12 @@ def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
 
     Args:
         text: the whole.
-        train_share: share of its bytes to train on; the cut is where a character begins.
+        train_share: fraction of its bytes to train on; the cut is where a character begins.
 
     Raises:
-        ValueError: the share is not between 0 and 1, or a part would be empty.
+        ValueError: the fraction is not between 0 and 1, or a part would be empty.
     """
-    require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
+    check_train_share(train_share)
     content = text.encode()
     cut = next_character(content, int(len(content) * train_share))
     if not 0 < cut < len(content):
@@ -214,6 +208,12 @@ def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
             "give a longer text"
         )
     return content[:cut].decode(), content[cut:].decode()
+
+
+def check_train_share(train_share: float) -> None:
+    """Refuse a fraction of the text that leaves nothing to train on, or to validate on."""
+    if not 0 < train_share < 1:
+        raise ValueError(f"train_share={train_share} must be between 0 and 1, as 0.9")
 
 
 def next_character(content: bytes, at: int) -> int:
@@ -251,7 +251,7 @@ def training_batch(
         step: which step of the run, 0 or more.
         rank: this process takes rows `rank, rank + n_ranks, …` of the global batch.
         n_ranks: number of processes that share the batch.
-        device: where the batch is wanted; the CPU by default.
+        device: of the batch; the CPU by default.
 
     Raises:
         ValueError: a running text that is shorter than a row.

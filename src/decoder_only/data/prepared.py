@@ -7,7 +7,7 @@
 
 Three things are exact. The ids are those of `data.text_corpus` on the same text, although only a
 few megabytes of it are in memory at a time: text is cut where no word can reach across. Of every
-text the end is held out, as large a share as was asked for. And a folder is either whole or not
+text the end is held out, as large a part as was asked for. And a folder is either whole or not
 there: all is made beside it, by one process at a time, and renamed.
 
 The word pattern of GPT-2 has no alternative that goes on from a visible character to white space.
@@ -24,7 +24,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,8 +35,7 @@ from tqdm import tqdm
 
 from decoder_only import data
 from decoder_only.base import files
-from decoder_only.base.checks import require
-from decoder_only.data.corpus import Corpus
+from decoder_only.data.corpus import Corpus, check_train_share
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer, gpt2_tokenizer
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
@@ -102,22 +101,22 @@ def prepare(
 ) -> Prepared:
     """Encode text once, into a folder from which it is then read at the speed of the disk.
 
-    Of each text the end is held out for validation, cut as `data.split_text` cuts. So the share is
-    the one that was asked for, however long and however many the texts, and a text that is added
-    changes no other's. A marker `<|endoftext|>` in a text divides it into documents, but not
+    Of each text the end is held out for validation, cut as `data.split_text` cuts. So the fraction
+    is the one that was asked for, however long and however many the texts, and a text that is
+    added changes no other's. A marker `<|endoftext|>` in a text divides it into documents, but not
     between the parts.
 
-    Memory does not grow with the text. It does with a stretch that offers no place to cut, one
-    without a space or line end behind a visible character; at 2^24 characters it is refused.
+    Memory does not grow with the text. It grows with a stretch without a place to cut, that is,
+    without a space or line end behind a visible character. One of 2^24 characters is refused.
 
     Args:
         source: a file; a folder, whose .txt and .md files are taken at any depth and in the order
-            of their paths; several files; or an open stream, whose text is kept beside the folder
-            meanwhile, since its end is known only at the end. All text is UTF-8.
+            of their paths; several files; or an open stream, whose text is copied beside the
+            folder meanwhile, since only its end tells how long it is. All text is UTF-8.
         folder: new or empty, or a link to one; its parents are made.
         tokenizer: a tokenizer, or "gpt2", or the size of a vocabulary, which is then learned from
             the first ten megabytes of the training text, and is smaller where they cannot fill it.
-        train_share: share of each text, in bytes, to train on.
+        train_share: fraction of each text, in bytes, to train on.
         overwrite: take the place of a prepared folder, which stays until the new one is whole.
         progress: draw a bar on stderr.
 
@@ -125,19 +124,41 @@ def prepare(
         FileNotFoundError: a source that is not there, or a folder without text files.
         FileExistsError: the folder holds prepared data and `overwrite` is False, or anything else.
         ValueError: text that is not UTF-8, too little text, a device or a pipe instead of a file, a
-            tokenizer without an end-of-text token or with a pattern of its own, a share that cannot
-            be.
+            tokenizer without an end-of-text token or with a pattern of its own, a fraction
+            that is not between 0 and 1.
         OSError: a text cannot be read, or the folder not be written or replaced (another disk is
             mounted there), or another process is making it. Nothing was changed then.
     """
-    require("train_share", train_share, lambda s: 0 < s < 1, "between 0 and 1, as 0.9")
+    check_train_share(train_share)
     if tokenizer == "gpt2":
         tokenizer = gpt2_tokenizer()
     if isinstance(tokenizer, BytePairTokenizer):
-        wanted = f"one with GPT-2's pattern and the special token {END_OF_TEXT}"
-        require("tokenizer", tokenizer, _fits, wanted)
+        _check_tokenizer(tokenizer)
     folder, texts = _replaceable(folder), _texts(source)
-    files.check_free(folder, "prepared data", _ours, overwrite=overwrite)
+    with _made_aside(folder, overwrite=overwrite) as new:
+        (new / "text").mkdir()
+        texts = [_on_disk(text, new / "text") for text in texts]
+        if not isinstance(tokenizer, BytePairTokenizer):
+            sample = _sample(_pieces(texts, train_share))
+            tokenizer = BytePairTokenizer.train(sample, tokenizer, at_most=True)
+        index = _encode(texts, new, tokenizer, train_share, progress)
+        shutil.rmtree(new / "text")
+        tokenizer.save(new / TOKENIZER)
+        files.write_atomically(new / INDEX, json.dumps(index, indent=2).encode())
+    return open_tokens(folder, verify=False)
+
+
+@contextmanager
+def _made_aside(folder: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A new folder to fill, which takes the place of `folder` once it is filled.
+
+    Whatever fails or is killed, `folder` is then as it was, or is the new one. One process at a
+    time has the lock.
+
+    Raises:
+        FileExistsError: `folder` holds what may not go.
+        OSError: as in `prepare`.
+    """
     aside = folder.with_name(f".{folder.name}.unfinished")
     new, old = aside / "new", folder.with_name(f".{folder.name}.old")
     try:
@@ -146,37 +167,33 @@ def prepare(
         aside.mkdir(parents=True, exist_ok=True)
         with files.locked(aside):
             try:
-                # Again: another may have been faster.
-                free = {"overwrite": overwrite}
-                files.check_free(folder, "prepared data", _ours, **free)
+                files.check_free(folder, "prepared data", _ours, overwrite=overwrite)
                 shutil.rmtree(new, ignore_errors=True)
-                (new / "text").mkdir(parents=True)
-                texts = [_on_disk(text, new / "text") for text in texts]
-                if not isinstance(tokenizer, BytePairTokenizer):
-                    sample = _sample(_pieces(texts, train_share))
-                    tokenizer = BytePairTokenizer.train(sample, tokenizer, at_most=True)
-                index = _encode(texts, new, tokenizer, train_share, progress)
-                shutil.rmtree(new / "text")
-                tokenizer.save(new / TOKENIZER)
-                content = json.dumps(index, indent=2).encode()
-                files.write_atomically(new / INDEX, content)
-                shutil.rmtree(old, ignore_errors=True)
-                if folder.exists():
-                    os.replace(folder, old)
-                os.replace(new, folder)
-                files.sync_folder(folder.parent)
-                shutil.rmtree(old, ignore_errors=True)
+                new.mkdir()
+                yield new
+                _take_place(new, folder, old)
             finally:
                 if old.exists() and not folder.exists():
                     os.replace(old, folder)
                 shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
-        if error.errno is None:  # all is said
+        if error.errno is None:  # one of ours, which says what to do
             raise
-        said = f"cannot make {folder}: {error.strerror or error}"
-        named = f" ({error.filename})" if error.filename else "; make room there"
-        raise OSError(f"{said}{named}, or choose another folder") from error
-    return open_tokens(folder, verify=False)
+        where = f" ({error.filename})" if error.filename else "; make room there"
+        raise OSError(
+            f"cannot make {folder}: {error.strerror or error}{where}, "
+            "or choose another folder"
+        ) from error
+
+
+def _take_place(new: Path, folder: Path, old: Path) -> None:
+    """Rename the new folder to `folder`, whose content goes by way of `old`."""
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, old)
+    os.replace(new, folder)
+    files.sync_folder(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _replaceable(folder: str | Path) -> Path:
@@ -190,8 +207,13 @@ def _replaceable(folder: str | Path) -> Path:
     return folder
 
 
-def _fits(tokenizer: BytePairTokenizer) -> bool:
-    return tokenizer.pattern == GPT2_PATTERN and END_OF_TEXT in tokenizer.special_tokens
+def _check_tokenizer(tokenizer: BytePairTokenizer) -> None:
+    special = tokenizer.special_tokens
+    if tokenizer.pattern != GPT2_PATTERN or END_OF_TEXT not in special:
+        raise ValueError(
+            f"tokenizer={tokenizer!r:.200} must be one with GPT-2's pattern and the special "
+            f"token {END_OF_TEXT}"
+        )
 
 
 def _texts(source: str | Path | Sequence[Path] | Readable) -> Sequence[Path | Readable]:
@@ -250,9 +272,9 @@ def _cut(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
             if text:
                 yield text, begins
             begins = True
-        if len(rest) >= _PIECE and (found := _LAST_CUT.match(rest)):
-            yield found[0], begins
-            begins, rest = False, rest[found.end() :]
+        if len(rest) >= _PIECE and (match := _LAST_CUT.match(rest)):
+            yield match[0], begins
+            begins, rest = False, rest[match.end() :]
         elif len(rest) > _LONGEST_STRETCH:
             raise ValueError(
                 f"there is no place to cut in {len(rest):,} characters that begin with "
@@ -381,24 +403,25 @@ def open_tokens(
             f"{shlex.join(words)}"
         )
     index = files.read_json(folder / INDEX)
-    said = "is damaged, or was not written by this version's `prepare`"
-    _check(_is_sound(index), folder / INDEX, said)
+    if not _is_sound(index):
+        problem = "is damaged, or was not written by this version's `prepare`"
+        raise _unusable(folder / INDEX, problem)
     stored = BytePairTokenizer.load(folder / TOKENIZER)
-    same = stored.fingerprint == index["tokenizer"]
-    _check(same, folder / TOKENIZER, "is not the tokenizer that made these tokens")
-    said = f"was prepared with another tokenizer ({stored}, not {tokenizer})"
-    _check(tokenizer in (None, stored), folder, said)
+    if stored.fingerprint != index["tokenizer"]:
+        problem = "is not the tokenizer that made these tokens"
+        raise _unusable(folder / TOKENIZER, problem)
+    if tokenizer not in (None, stored):
+        problem = f"was prepared with another tokenizer ({stored}, not {tokenizer})"
+        raise _unusable(folder, problem)
     bound = stored.vocab_size if verify else None
     return Prepared(
         *(_open_part(folder, index, n, bound) for n in PARTS), stored, index
     )
 
 
-def _check(holds: bool, path: Path, said: str) -> None:
-    if not holds:
-        raise ValueError(
-            f"{path} {said}; restore it from a copy, or prepare the text again"
-        )
+def _unusable(path: Path, problem: str) -> ValueError:
+    advice = "restore it from a copy, or prepare the text again"
+    return ValueError(f"{path} {problem}; {advice}")
 
 
 def _is_sound(index: object) -> bool:
@@ -422,14 +445,17 @@ def _open_part(
 ) -> _StoredCorpus:
     part, id_type = index["parts"][name], ID_TYPES[index["dtype"]]
     path, size = folder / PARTS[name], part["tokens"] * id_type.itemsize
-    _check(path.is_file() and not path.is_symlink(), path, "is missing, or no file")
-    found = path.stat().st_size
-    _check(found == size, path, f"has {found:,} bytes instead of {size:,}")
+    if not path.is_file() or path.is_symlink():
+        raise _unusable(path, "is missing, or no file")
+    n_bytes = path.stat().st_size
+    if n_bytes != size:
+        raise _unusable(path, f"has {n_bytes:,} bytes instead of {size:,}")
     # A plain array on the map is faster to index than NumPy's class for maps.
     ids = np.asarray(np.memmap(path, dtype=id_type, mode="r"))
     if bound is not None:
         same = files.sha256_of_file(path) == part["sha256"]
-        _check(same and int(ids.max()) < bound, path, "is damaged")
+        if not same or int(ids.max()) >= bound:
+            raise _unusable(path, "is damaged")
     stored_fingerprint = part["fingerprint"]
     return _StoredCorpus(
         ids=ids, n_bytes=part["bytes"], stored_fingerprint=stored_fingerprint

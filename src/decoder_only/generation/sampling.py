@@ -22,7 +22,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoder_only.base import hardware
-from decoder_only.base.checks import require
 from decoder_only.base.modes import kept_modes
 
 __all__ = ["apply_temperature", "beam_search", "generate", "keep_top_k", "keep_top_p"]
@@ -38,8 +37,11 @@ def apply_temperature(
 
     Source: Ackley, Hinton & Sejnowski (1985).
     """
-    wanted = "a finite number above 0; generate() takes 0 as argmax"
-    require("temperature", temperature, lambda t: _is_number(t) and t > 0, wanted)
+    if not (_is_number(temperature) and temperature > 0):
+        raise ValueError(
+            f"temperature={temperature!r:.200} must be a finite number above 0; "
+            "generate() takes 0 as argmax"
+        )
     return logits / max(temperature, 1e-30)
 
 
@@ -55,8 +57,8 @@ def keep_top_k(logits: Float[Tensor, "b v"], k: int) -> Float[Tensor, "b v"]:
     Source: Fan et al. (2018).
     """
     require_whole("top_k", k, 1)
-    kept = logits.topk(min(k, logits.shape[-1]), dim=-1)
-    return torch.full_like(logits, -math.inf).scatter(-1, kept.indices, kept.values)
+    top = logits.topk(min(k, logits.shape[-1]), dim=-1)
+    return torch.full_like(logits, -math.inf).scatter(-1, top.indices, top.values)
 
 
 def keep_top_p(logits: Float[Tensor, "b v"], p: int | float) -> Float[Tensor, "b v"]:
@@ -70,7 +72,7 @@ def keep_top_p(logits: Float[Tensor, "b v"], p: int | float) -> Float[Tensor, "b
 
     Source: Holtzman et al. (2020).
     """
-    require("top_p", p, lambda p: _is_number(p) and 0 < p <= 1, "above 0 and at most 1")
+    _check_top_p(p)
     if p == 1:
         return logits
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
@@ -133,9 +135,12 @@ def generate(
     choose = chooser(temperature, top_k, top_p, generator)
     _check_allowed(n_allowed, model.config.vocab_size)
     rows, padding = (ids, None) if isinstance(ids, Tensor) else _aligned(ids)
-    wanted = "(batch, sequence) with a token at least; a single sequence is ids[None]"
     shape = tuple(rows.shape)
-    require("ids.shape", shape, lambda s: len(s) == 2 and s[0] and s[1], wanted)
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(
+            f"ids.shape={shape} must be (batch, sequence) with a token at least; "
+            "a single sequence is ids[None]"
+        )
     settings = {"stop_id": stop_id, "n_allowed": n_allowed, "restrict": restrict}
     settings |= {"padding": padding, "compile": compile}
     new = list(columns(model, rows, max_new_tokens, choose, **settings))
@@ -150,7 +155,7 @@ def generate(
 def columns(
     model: nn.Module,
     ids: Int[Tensor, "b s"],
-    most: int,
+    max_new_tokens: int,
     choose: Callable[[Tensor], Tensor],
     *,
     stop_id: int | None = None,
@@ -159,36 +164,29 @@ def columns(
     padding: Int[Tensor, "b"] | None = None,
     compile: bool | None = None,
 ) -> Iterator[Int[Tensor, "b"]]:
-    """The next token of each row, up to `most` times, or until all rows have stopped."""
-    config, new = model.config, ids
-    finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    """The next token of each row, one step after the other, until all rows have stopped.
+
+    Args: as in `generate`, and
+
+        choose: takes one token for each row of logits.
+        padding: how many tokens in front of each row are padding.
+    """
     compile = ids.is_cuda if compile is None else compile
     step = hardware.compiled(model) if compile else model
-    room = ids.shape[1] + most
-    room = -(-room // 256) * 256 if compile else room
-    if None in config.windows or config.positions not in ("rotary", "none"):
-        room = min(room, config.context_length)
+    finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    room = _cache_length(model, ids.shape[1] + max_new_tokens, compile)
     cache = model.new_cache(len(ids), max_length=room, padding=padding)
+    new = ids
     with kept_modes(model):
         model.eval()
-        for number in range(most):
+        for number in range(max_new_tokens):
             if ids.shape[1] <= room:
                 logits = (step if number else model)(new, cache, last_only=True)
-            else:  # every position has moved, so none of the past can be kept
-                cut, fresh = ids.shape[1] - room, None
-                if padding is not None:
-                    left = (padding - cut).clamp(min=0)
-                    fresh = model.new_cache(len(ids), max_length=room, padding=left)
-                logits = model(ids[:, cut:], fresh, last_only=True)
+            else:
+                logits = _logits_of_window(model, ids, room, padding)
             logits = logits[:, -1].float()
-            if n_allowed is not None:
-                logits[:, n_allowed:] = -math.inf
-            if restrict is not None and (allowed := restrict(ids)) is not None:
-                allowed = allowed.to(logits.device) | finished[:, None]
-                some = "a function that leaves each row a token"
-                can = allowed[:, :n_allowed].any(dim=-1).all()
-                require("restrict", restrict, lambda _, can=can: can, some)
-                logits = logits.masked_fill(~allowed, -math.inf)
+            allowed = None if restrict is None else restrict(ids)
+            logits = _restricted(logits, allowed, finished, n_allowed)
             chosen = choose(logits).to(ids)
             if stop_id is not None:
                 chosen = chosen.masked_fill(finished, stop_id)
@@ -196,9 +194,53 @@ def columns(
             new = chosen[:, None]
             ids = torch.cat([ids, new], dim=1)
             yield chosen
+            # A look waits for the GPU, so there it is taken every 16 tokens.
             looks = stop_id is not None and (number % 16 == 15 or ids.is_cpu)
             if looks and finished.all():
                 break
+
+
+def _cache_length(model: nn.Module, n_tokens: int, compiled: bool) -> int:
+    """Positions of the cache for so many tokens, as far as the model can keep them apart."""
+    # One compiled graph serves every length up to the same multiple of 256.
+    length = -(-n_tokens // 256) * 256 if compiled else n_tokens
+    config = model.config
+    is_endless = None not in config.windows and config.positions in ("rotary", "none")
+    return length if is_endless else min(length, config.context_length)
+
+
+def _logits_of_window(
+    model: nn.Module,
+    ids: Int[Tensor, "b s"],
+    length: int,
+    padding: Int[Tensor, "b"] | None,
+) -> Float[Tensor, "b _ v"]:
+    """Logits after the last `length` tokens, whose positions begin at 0 again.
+
+    Every token has another position than one step before, so no cached key serves any more.
+    """
+    start, cache = ids.shape[1] - length, None
+    if padding is not None:
+        left = (padding - start).clamp(min=0)
+        cache = model.new_cache(len(ids), max_length=length, padding=left)
+    return model(ids[:, start:], cache, last_only=True)
+
+
+def _restricted(
+    logits: Float[Tensor, "b v"],
+    allowed: Bool[Tensor, "b v"] | None,
+    finished: Bool[Tensor, "b"],
+    n_allowed: int | None,
+) -> Float[Tensor, "b v"]:
+    """The logits, with minus infinity for tokens that may not come; finished rows take any."""
+    if n_allowed is not None:
+        logits[:, n_allowed:] = -math.inf
+    if allowed is None:
+        return logits
+    allowed = allowed.to(logits.device) | finished[:, None]
+    if not allowed[:, :n_allowed].any(dim=-1).all():
+        raise ValueError("restrict must leave each row a token that n_allowed allows")
+    return logits.masked_fill(~allowed, -math.inf)
 
 
 @torch.no_grad()
@@ -236,8 +278,9 @@ def beam_search(
     """
     require_whole("max_new_tokens", max_new_tokens, 0)
     require_whole("n_beams", n_beams, 1)
-    wanted, shape = "(sequence,) with a token at least", getattr(ids, "shape", ())
-    require("ids.shape", tuple(shape), lambda s: len(s) == 1 and s[0], wanted)
+    shape = tuple(getattr(ids, "shape", ()))
+    if len(shape) != 1 or 0 in shape:
+        raise ValueError(f"ids.shape={shape} must be (sequence,) with a token at least")
     _check_allowed(n_allowed, model.config.vocab_size)
     beams, complete = [(ids, 0.0)], []
     with kept_modes(model):
@@ -267,9 +310,19 @@ def chooser(
     top_p: int | float | None,
     generator: torch.Generator | None,
 ) -> Callable[[Tensor], Tensor]:
-    """What takes one token for each row of logits; refuses settings at once."""
-    wanted = "a finite number, 0 (argmax) or more"
-    require("temperature", temperature, lambda t: _is_number(t) and t >= 0, wanted)
+    """A function that takes one token for each row of logits.
+
+    Raises:
+        ValueError: a setting that cannot work, before anything is drawn.
+    """
+    if not (_is_number(temperature) and temperature >= 0):
+        raise ValueError(
+            f"temperature={temperature!r:.200} must be a finite number, 0 (argmax) or more"
+        )
+    if top_k is not None:
+        require_whole("top_k", top_k, 1)
+    if top_p is not None:
+        _check_top_p(top_p)
 
     def choose(logits: Tensor) -> Tensor:
         if temperature == 0:
@@ -284,9 +337,6 @@ def chooser(
             probability = probability.to(generator.device)
         return torch.multinomial(probability, 1, generator=generator)[:, 0]
 
-    trial = torch.zeros(1, 1)
-    top_k is None or keep_top_k(trial, top_k)
-    top_p is None or keep_top_p(trial, top_p)
     return choose
 
 
@@ -294,27 +344,39 @@ def _aligned(
     prompts: Sequence[Int[Tensor, "_"]],
 ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b"]]:
     """Prompts as rows that end together, and how much each was padded in front."""
-    wanted = "a list of tensors of one axis, each with a token at least"
     lengths = [len(x) if isinstance(x, Tensor) and x.ndim == 1 else 0 for x in prompts]
-    require("ids", prompts, lambda _: bool(lengths) and min(lengths) > 0, wanted)
+    if not lengths or 0 in lengths:
+        raise ValueError(
+            f"ids={prompts!r:.200} must be a list of tensors of one axis, "
+            "each with a token at least"
+        )
     missing = [max(lengths) - length for length in lengths]
     rows = [F.pad(x, (n, 0)) for x, n in zip(prompts, missing, strict=True)]
     return torch.stack(rows), torch.tensor(missing, device=rows[0].device)
 
 
 def _check_allowed(n_allowed: int | None, vocab_size: int) -> None:
-    if n_allowed is not None:
-        ids, within = range(1, vocab_size + 1), f"a whole number from 1 to {vocab_size}"
-        require("n_allowed", n_allowed, ids.__contains__, within)
+    if n_allowed is not None and n_allowed not in range(1, vocab_size + 1):
+        raise ValueError(
+            f"n_allowed={n_allowed!r:.200} must be a whole number from 1 to {vocab_size}"
+        )
+
+
+def _check_top_p(p: object) -> None:
+    if not (_is_number(p) and 0 < p <= 1):
+        raise ValueError(f"top_p={p!r:.200} must be above 0 and at most 1")
 
 
 def _is_number(x: object) -> bool:
-    number = isinstance(x, Real) and not isinstance(x, bool)
-    return number and math.isfinite(x)
+    """Whether x is a finite number of Python or NumPy, and no bool."""
+    return isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x)
 
 
 def require_whole(name: str, x: object, least: int) -> None:
-    def holds(x: object) -> bool:
-        return isinstance(x, Integral) and not isinstance(x, bool) and x >= least
+    """Refuse what is not a whole number of at least so much, of Python or NumPy.
 
-    require(name, x, holds, f"a whole number, {least} or more")
+    Raises:
+        ValueError: with its name.
+    """
+    if not isinstance(x, Integral) or isinstance(x, bool) or x < least:
+        raise ValueError(f"{name}={x!r:.200} must be a whole number, {least} or more")

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from decoder_only.base.checks import require
 from decoder_only.generation.sampling import chooser, columns, require_whole
 from decoder_only.tokenization import BytePairTokenizer, pretokenize
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
@@ -34,8 +33,8 @@ def write(
 
     A prompt may stop where no token does. "a ti" becomes other tokens than the beginning of
     "a time", so a model asked to go on after them sees what it never saw in training. The prompt's
-    last word is therefore handed over as text: the model chooses the tokens that spell it, as many
-    as it likes, and the last of them may run over its end.
+    last word is therefore given to the model as text, not as tokens. The model chooses the tokens
+    that spell it, as many as it likes, and the last of them may run over its end.
 
     Args:
         model: a `GPT`, trained on the tokenizer's ids.
@@ -107,25 +106,27 @@ def _pieces(spelling: "_Spelling", columns: Iterator[Tensor]) -> Iterator[str]:
 def _written(
     model: nn.Module, spelling: "_Spelling", count: int, n: int, choose: Callable
 ) -> Iterator[Int[Tensor, "b"]]:
-    """Columns of tokens, until each row has n behind those that spell its prompt."""
+    """Columns of tokens, until each row has n behind those that spell its prompt's last word."""
     ids = torch.tensor([spelling.ids] * count, device=next(model.parameters()).device)
     settings = {"stop_id": spelling.end, "n_allowed": spelling.tokenizer.vocab_size}
+    settings["restrict"] = spelling.allowed
     most = n + len(spelling.word)  # a byte at least for each token
-    for column in columns(model, ids, most, choose, **settings, restrict=spelling):
+    n_free = 0
+    for column in columns(model, ids, most, choose, **settings):
         yield column
-        n -= spelling.is_done
-        if n == 0:
-            break
+        n_free += spelling.is_done
+        if n_free == n:
+            return
 
 
 class _Spelling:
-    """Allows those tokens that spell the last word of a prompt, and perhaps go beyond.
+    """The last word of a prompt, which the model spells itself and may go beyond.
 
     Attributes:
         head: the prompt before that word, which the tokenizer cuts alike whatever follows.
         ids: its tokens.
         word: the last word in UTF-8.
-        is_done: whether all rows have spelled it.
+        is_done: whether all rows had spelled it when `allowed` was last asked.
     """
 
     def __init__(
@@ -139,8 +140,10 @@ class _Spelling:
             return tokenizer.encode(text, allowed_special={END_OF_TEXT})
 
         special = tokenizer.special_tokens
-        wanted = f"some with {END_OF_TEXT}"
-        require("special_tokens", [*special], lambda s: END_OF_TEXT in s, wanted)
+        if END_OF_TEXT not in special:
+            raise ValueError(
+                f"special_tokens={[*special]!r:.200} must hold {END_OF_TEXT}"
+            )
         self.tokenizer, self.vocab_size = tokenizer, vocab_size
         self.end = special[END_OF_TEXT]
         words = list(pretokenize(prompt.rpartition(END_OF_TEXT)[2], tokenizer.pattern))
@@ -154,13 +157,14 @@ class _Spelling:
         self.tokens = {i: tokenizer.token_bytes(i) for i in ordinary if self.word}
         self.known: dict[bytes, Tensor] = {}
 
-    def __call__(self, ids: Int[Tensor, "b s"]) -> Bool[Tensor, "b v"] | None:
+    def allowed(self, ids: Int[Tensor, "b s"]) -> Bool[Tensor, "b v"] | None:
+        """The tokens that may follow each row; None, which is all, once every row has the word."""
         if self.is_done:
             return None
         written = ids[:, len(self.ids) :].tolist()
         left = [self.word[len(self.tokenizer.decode_bytes(row)) :] for row in written]
         self.is_done = not any(left)
-        return None if self.is_done else torch.stack([self._allowed(x) for x in left])
+        return None if self.is_done else torch.stack([self._spelling(x) for x in left])
 
     def n_tokens(self, row: list[int]) -> int:
         """How many of a row's tokens spell the word."""
@@ -168,7 +172,8 @@ class _Spelling:
         least = len(self.word)
         return next(n for n in range(len(row) + 1) if len(spelled(row[:n])) >= least)
 
-    def _allowed(self, rest: bytes) -> Bool[Tensor, "v"]:
+    def _spelling(self, rest: bytes) -> Bool[Tensor, "v"]:
+        """The tokens that begin with the rest of the word, or are its beginning; all for none."""
         if rest not in self.known:
             allowed = torch.full((self.vocab_size,), not rest)
             for token, spelled in self.tokens.items():

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import reprlib
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -12,7 +13,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from decoder_only.base.checks import require
 from decoder_only.base.files import (
     LOCK,
     explained,
@@ -106,47 +106,59 @@ def load_model(
 def _read_settings(folder: Path, name: str) -> tuple[Family, GPTConfig]:
     settings = read_json(folder / "config.json")
     try:
-        model_type = str(settings.get("model_type"))
-        known = f"one of {', '.join(FAMILIES)}"
-        require("model_type", model_type, FAMILIES.__contains__, known)
+        model_type = settings.get("model_type")
+        if not isinstance(model_type, str) or model_type not in FAMILIES:
+            known = ", ".join(FAMILIES)
+            shown = reprlib.repr(model_type)
+            raise ValueError(f"model_type={shown} must be one of {known}")
         config = config_from(FAMILIES[model_type], settings)
         if folder != Path(name):
             preset = PRESETS[ALIASES.get(name, name)]
-            same = meaning_of(config) == meaning_of(preset)
-            require("config.json", config, lambda _: same, f"that of {name}")
+            if meaning_of(config) != meaning_of(preset):
+                raise ValueError(f"config.json={config!r:.200} must be that of {name}")
     except ValueError as error:
         raise ValueError(f"{folder} cannot be read: {error!s:.500}") from None
     return FAMILIES[model_type], config
 
 
 def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tensor]:
-    files, index = ["model.safetensors"], folder / "model.safetensors.index.json"
-    if not (folder / files[0]).exists() and index.exists():
-        files = read_json(index).get("weight_map")
-        beside = re.compile(r"[\w.-]+\.safetensors").fullmatch
-        named = "a table of files in the folder"
-        require("weight_map", files, lambda x: all(map(beside, dict.values(x))), named)
-        files = {*files.values()}
+    holder_of, types, outlines = {}, set(), {}
     with ExitStack() as stack:
-        found, types, outlines = {}, set(), {}
-        for file in files:
+        for file in _weight_files(folder):
             open_file(folder / file).close()  # refuses what is no file
             holder = stack.enter_context(safe_open(folder / file, framework="pt"))
             for name in holder.keys():  # noqa: SIM118
                 if not CONSTANTS.search(name):
-                    found[name], outline = holder, holder.get_slice(name)
+                    holder_of[name], outline = holder, holder.get_slice(name)
                     types.add(outline.get_dtype())
                     outlines[name] = torch.empty(outline.get_shape(), device="meta")
-        known = f"one of {', '.join(sorted(FLOATS))}, the same for all"
-        require("types", types, lambda x: len(x) < 2 and x <= FLOATS, known)
-        to_ours(outlines, table, config)
-        weights = {name: holder.get_tensor(name) for name, holder in found.items()}
+        if len(types) > 1 or not types <= FLOATS:
+            known = ", ".join(sorted(FLOATS))
+            raise ValueError(f"types={types} must be one of {known}, the same for all")
+        to_ours(
+            outlines, table, config
+        )  # refuses names and sizes before a weight is read
+        weights = {name: holder.get_tensor(name) for name, holder in holder_of.items()}
     ours = to_ours(weights, table, config)
     if config.activation == "squared_relu":
         for name in [name for name in ours if name.endswith(".gate.weight")]:
-            same = _equal(ours.pop(name), ours[name.replace(".gate.", ".up.")])
-            require("hidden_act", "relu", lambda _, same=same: same, "without a gate")
+            if not _equal(ours.pop(name), ours[name.replace(".gate.", ".up.")]):
+                raise ValueError("hidden_act='relu' must be without a gate of its own")
     return ours
+
+
+def _weight_files(folder: Path) -> set[str]:
+    """The names of the files that hold the weights: one, or those that an index names."""
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").exists() or not index.exists():
+        return {"model.safetensors"}
+    table = read_json(index).get("weight_map")
+    names = [*table.values()] if isinstance(table, dict) else [None]
+    beside = re.compile(r"[\w.-]+\.safetensors").fullmatch
+    if not all(isinstance(name, str) and beside(name) for name in names):
+        shown = reprlib.repr(table)
+        raise ValueError(f"weight_map={shown} must be a table of files in the folder")
+    return set(names)
 
 
 def export(
@@ -174,16 +186,13 @@ def export(
         ValueError: no family of `transformers` computes this model; the setting is named.
     """
     config, folder = model.config, Path(folder)
-    wanted = "GPT itself, whose positions see those before them"
-    require("model", type(model), lambda kind: kind is GPT, wanted)
-    settings = described(config)
-    others = (LOCK, "log.jsonl", "state-*", "weights.safetensors", "index.json")
-    if any(any(folder.glob(name)) for name in others):
-        raise FileExistsError(
-            f"{folder} holds a run, or prepared tokens, which this would destroy; name another"
+    if type(model) is not GPT:
+        kind = type(model).__name__
+        raise ValueError(
+            f"model={kind} must be GPT itself, whose positions see those before them"
         )
-    if not overwrite and folder.exists() and any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty; name another, or overwrite it")
+    settings = described(config)
+    _check_folder(folder, overwrite)
     state = dict(model.state_dict())
     if config.activation == "squared_relu":
         ups = [name for name in state if name.endswith(".up.weight")]
@@ -195,18 +204,7 @@ def export(
     # transformers before version 5 reads rope_theta, and since then what is in this table.
     rope = {"rope_type": "default", "rope_theta": config.position_base}
     settings["rope_parameters"] = rope if config.positions == "rotary" else None
-    about = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    about["model_max_length"] = config.context_length
-    texts = {"config.json": settings}
-    if tokenizer is not None:
-        fits = f"at most the model's {config.vocab_size}"
-        size = tokenizer.vocab_size
-        require("tokenizer.vocab_size", size, config.vocab_size.__ge__, fits)
-        end = next(iter(tokenizer.special_tokens.items()), (None, None))
-        for name in ("bos_token", "eos_token"):
-            about[name], settings[f"{name}_id"] = end
-        texts = {"tokenizer.json": to_tokenizers(tokenizer)} | texts
-        texts = {"tokenizer_config.json": about} | texts
+    texts = _texts(config, settings, tokenizer)
     is_new = not folder.exists()
     try:
         with explained(folder):
@@ -215,6 +213,40 @@ def export(
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _check_folder(folder: Path, overwrite: bool) -> None:
+    """Refuse to write over what cannot be made again, and over anything unless it is allowed."""
+    others = (LOCK, "log.jsonl", "state-*", "weights.safetensors", "index.json")
+    if any(any(folder.glob(name)) for name in others):
+        raise FileExistsError(
+            f"{folder} holds a run, or prepared tokens, which this would destroy; name another"
+        )
+    if not overwrite and folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; name another, or overwrite it")
+
+
+def _texts(
+    config: GPTConfig,
+    settings: dict[str, object],
+    tokenizer: BytePairTokenizer | None,
+) -> dict[str, object]:
+    """What the JSON files hold; config.json comes last."""
+    if tokenizer is None:
+        return {"config.json": settings}
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"tokenizer.vocab_size={tokenizer.vocab_size} must be at most the model's "
+            f"{config.vocab_size}"
+        )
+    end, end_id = next(iter(tokenizer.special_tokens.items()), (None, None))
+    about = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    about["model_max_length"] = config.context_length
+    return {
+        "tokenizer_config.json": about | {"bos_token": end, "eos_token": end},
+        "tokenizer.json": to_tokenizers(tokenizer),
+        "config.json": settings | {"bos_token_id": end_id, "eos_token_id": end_id},
+    }
 
 
 def _write(

@@ -2,10 +2,10 @@
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from decoder_only.base.checks import require
 from decoder_only.hub.weights import GPT2, LLAMA, QWEN3
 from decoder_only.model.config import GPTConfig
 
@@ -109,13 +109,15 @@ def llama_config(settings: Mapping[str, object]) -> GPTConfig:
 
 def config_from(family: Family, settings: Mapping[str, Any]) -> GPTConfig:
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
-    require("rope_parameters", rope, lambda x: isinstance(x, Mapping), "a table")
-    turns = {"rope_theta", "rope_type", "type"} & set(rope)
-    settings = {**settings, **{name: rope[name] for name in turns}}
+    if not isinstance(rope, Mapping):
+        raise ValueError(f"rope_parameters={reprlib.repr(rope)} must be a table")
+    rotation = {"rope_theta", "rope_type", "type"} & set(rope)
+    settings = {**settings, **{name: rope[name] for name in rotation}}
     for name, computed in family.computed.items():
         asked = settings.get(name, computed)
-        wanted = f"{computed!r}, as GPT computes it"
-        require(name, asked, lambda x, to=computed: x == to, wanted)
+        if asked != computed:
+            shown = reprlib.repr(asked)
+            raise ValueError(f"{name}={shown} must be {computed!r}, as GPT computes it")
     ours = dict(family.ours)
     for line in family.settings.strip().splitlines():
         theirs, name, *usual = line.split()
@@ -124,9 +126,12 @@ def config_from(family: Family, settings: Mapping[str, Any]) -> GPTConfig:
             raise ValueError(f"the settings lack {theirs!r}; they hold {known}")
         value = settings[theirs] if theirs in settings else json.loads(usual[0])
         if name == "activation":
-            known = family.activations
-            require(theirs, value, known.__contains__, f"one of {', '.join(known)}")
-            value = known[value]
+            if not isinstance(value, str) or value not in family.activations:
+                known = ", ".join(family.activations)
+                raise ValueError(
+                    f"{theirs}={reprlib.repr(value)} must be one of {known}"
+                )
+            value = family.activations[value]
         ours[name] = value
     return GPTConfig(**ours)
 
@@ -139,9 +144,11 @@ def described(config: GPTConfig) -> dict[str, Any]:
     rows = [line.split() for line in family.settings.strip().splitlines()]
     meant = meaning_of(config)
     given = meant | {n: x for n, x in vars(config).items() if x is not None}
-    settings = {theirs: given[ours] for theirs, ours, *_ in rows}
     names = {ours: theirs for theirs, ours in family.activations.items()}
-    settings[rows[-1][0]] = names.get(config.activation, next(iter(names.values())))
+    # One that the family lacks becomes another, and is refused below with all that differs.
+    activation = names.get(config.activation, next(iter(names.values())))
+    theirs_of = given | {"activation": activation}
+    settings = {theirs: theirs_of[ours] for theirs, ours, *_ in rows}
     theirs = config_from(family, json.loads(json.dumps(settings)))
     back = meaning_of(theirs)
     for name, mine in meant.items():

@@ -21,7 +21,6 @@ import torch
 from einops import EinopsError, parse_shape, rearrange
 from torch import Tensor
 
-from decoder_only.base.checks import require
 from decoder_only.model.config import GPTConfig
 
 __all__ = ["from_gpt2", "from_llama", "to_gpt2", "to_llama"]
@@ -155,8 +154,8 @@ def _rows(table: str, given: Iterable[str], n_blocks: int | None) -> list[_Row]:
     """The table, its lines for blocks repeated: by default as the given names mention them."""
     given = [f".{name}" for name in given]
     if n_blocks is None:
-        found = re.findall(r"\.(\d{1,9})\.", " ".join(given))
-        n_blocks = max(map(int, found), default=0) + 1
+        numbers = re.findall(r"\.(\d{1,9})\.", " ".join(given))
+        n_blocks = max(map(int, numbers), default=0) + 1
     n_blocks = min(n_blocks, len(given) + 1)  # whatever a hostile file claims
     rows = []
     for line in table.strip().splitlines():
@@ -183,8 +182,12 @@ def to_ours(
     same = head is None or (
         embedding is not None and (head.is_meta or _equal(head, embedding))
     )
-    if same if config is None else config.tied:
-        require("a tied head", "lm_head.weight", lambda _: same, "the embedding")
+    is_tied = same if config is None else config.tied
+    if is_tied and not same:
+        raise ValueError(
+            "config.json ties the head, but lm_head.weight is not the embedding"
+        )
+    if is_tied:
         state.pop(rows.pop().theirs, None)
     _compare_names(state, expected=[row.theirs for row in rows])
     converted: dict[str, Tensor] = {}

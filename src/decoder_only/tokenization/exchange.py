@@ -7,7 +7,6 @@ Chapter 8.
 
 from typing import Any, Protocol, runtime_checkable
 
-from decoder_only.base.checks import require
 from decoder_only.tokenization.merges import GPT2_BYTE_ORDER
 from decoder_only.tokenization.pretokens import GPT2_PATTERN
 
@@ -37,7 +36,8 @@ def to_tokenizers(tokenizer: Vocabulary) -> dict[str, Any]:
     Raises:
         ValueError: the tokenizer has a pattern of its own.
     """
-    require("pattern", tokenizer.pattern, GPT2_PATTERN.__eq__, "GPT-2's")
+    if tokenizer.pattern != GPT2_PATTERN:
+        raise ValueError(f"pattern={tokenizer.pattern!r:.200} must be GPT-2's")
     special = tokenizer.special_tokens
     ordinary = map(tokenizer.token_bytes, range(tokenizer.vocab_size - len(special)))
     shown = ["".join(map(LETTER_OF.get, token)) for token in ordinary]
@@ -58,8 +58,9 @@ def from_tokenizers(content: dict[str, Any]) -> dict[str, Any]:
         ValueError, LookupError, TypeError, AttributeError: it is of another kind.
     """
     model, cut = content["model"], {"use_regex": True, **content["pre_tokenizer"]}
-    done = [model.get("type", "BPE"), content.get("normalizer"), cut | CUT == cut]
-    require("type, normalizer, cut", done, ["BPE", None, True].__eq__, "GPT-2's")
+    is_bpe = model.get("type", "BPE") == "BPE" and content.get("normalizer") is None
+    if not is_bpe or cut | CUT != cut:
+        raise ValueError("type, normalizer and pre_tokenizer must be GPT-2's")
     added = sorted((each["id"], each["content"]) for each in content["added_tokens"])
     names = {name for _, name in added}
     ids = {token: id for token, id in model["vocab"].items() if token not in names}

@@ -6,6 +6,7 @@ Chapter 1.
 import hashlib
 import json
 import os
+import reprlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -16,7 +17,6 @@ from typing import Literal, SupportsIndex
 import regex
 import tiktoken
 
-from decoder_only.base.checks import require
 from decoder_only.base.files import read_json, write_atomically
 from decoder_only.tokenization.exchange import from_tokenizers
 from decoder_only.tokenization.merges import (
@@ -161,22 +161,18 @@ class BytePairTokenizer:
         """
         _check_definition(special_tokens, pattern, byte_order)
         smallest, largest = 256 + len(special_tokens), 0x110000  # Python's characters
-        wanted = f"an integer from {smallest} (bytes, special tokens) to {largest}"
-        fits = range(smallest, largest + 1).__contains__
-        require("vocab_size", vocab_size, lambda v: type(v) is int and fits(v), wanted)
+        if type(vocab_size) is not int or not smallest <= vocab_size <= largest:
+            raise ValueError(
+                f"vocab_size={vocab_size!r:.200} must be an integer from {smallest} (bytes, "
+                f"special tokens) to {largest}"
+            )
         counts = count_pretokens(_documents(text), pattern)
         if not counts:
             raise ValueError(
                 "there is no text to train on: the text, or each document, is empty"
             )
-        words: Counter[str] = Counter()
-        for word, count in counts.items():
-            spelled = spell(word, byte_order)
-            # A line of dashes is one word, however long, and would become one token.
-            for first in range(0, len(spelled), _LONGEST_LEARNED):
-                words[spelled[first : first + _LONGEST_LEARNED]] += count
         n_merges = vocab_size - 256 - len(special_tokens)
-        merges = learn_merges(words, n_merges)
+        merges = learn_merges(_spelled(counts, byte_order), n_merges)
         if len(merges) < n_merges and not at_most:
             full = vocab_size - n_merges + len(merges)
             raise ValueError(
@@ -286,19 +282,20 @@ class BytePairTokenizer:
             As `encode`, with the number of the document.
         """
         documents, allowed = list(_documents(texts)), self._allowed(allowed_special)
-        found = self._tiktoken.encode_batch(
+        encoded = self._tiktoken.encode_batch(
             documents,
             allowed_special=allowed,
             disallowed_special=(),  # to tiktoken, none may raise: those not allowed are text
         )
         # What another pattern leaves out, tiktoken skips in silence.
         if self.pattern != GPT2_PATTERN:
-            wanted = f"matched whole by the pattern {self.pattern!r:.60}"
-            for number, (text, ids) in enumerate(zip(documents, found, strict=True)):
-                size = sum(len(self._vocabulary[id]) for id in ids)
-                fits = size == len(text.encode())
-                require(f"document {number}", text, lambda _, fits=fits: fits, wanted)
-        return found
+            for number, (text, ids) in enumerate(zip(documents, encoded, strict=True)):
+                if sum(len(self._vocabulary[id]) for id in ids) != len(text.encode()):
+                    raise ValueError(
+                        f"document {number}={text!r:.200} must be matched whole by the pattern "
+                        f"{self.pattern!r:.60}"
+                    )
+        return encoded
 
     def merge_steps(self, word: str) -> Iterator[list[int]]:
         """Watch one word being merged: its ids as bytes, after the first merge, and so on.
@@ -490,6 +487,16 @@ def gpt2_tokenizer() -> BytePairTokenizer:
     return tokenizer
 
 
+def _spelled(word_counts: Counter[str], byte_order: bytes) -> Counter[str]:
+    """The words in byte tokens. A line of dashes is one word, and would become one long token."""
+    words: Counter[str] = Counter()
+    for word, count in word_counts.items():
+        spelled = spell(word, byte_order)
+        for first in range(0, len(spelled), _LONGEST_LEARNED):
+            words[spelled[first : first + _LONGEST_LEARNED]] += count
+    return words
+
+
 def _documents(text: str | Iterable[str]) -> Iterator[str]:
     """The documents of a text, each checked when its turn comes."""
     if isinstance(text, bytes) or not isinstance(text, Iterable):
@@ -515,28 +522,37 @@ def _check_text(text: str, name: str = "the text") -> None:
 def _check_definition(
     special_tokens: Sequence[str], pattern: str, byte_order: bytes
 ) -> None:
-    wanted = "a list of up to 1,000 strings, none empty or the beginning of another"
-    require("special_tokens", special_tokens, _tell_apart, wanted)
+    if not _tell_apart(special_tokens):
+        raise ValueError(
+            f"special_tokens={reprlib.repr(special_tokens)} must be a list of up to 1,000 "
+            "strings, none empty or the beginning of another"
+        )
     try:
         regex.compile(pattern)
     except regex.error as error:
         raise ValueError(f"the pattern {pattern!r:.60} cannot work: {error}") from error
     words = [match[0] for match in regex.finditer(pattern, "It's 2 lamps.\n")]
-    require("pattern", pattern, lambda _: all(words), "one that never matches nothing")
+    if not all(words):
+        raise ValueError(
+            f"pattern={pattern!r:.200} must be one that never matches nothing"
+        )
     if sorted(byte_order) != list(range(256)):
         raise ValueError("byte_order must hold each of the 256 bytes exactly once")
 
 
 def _tell_apart(special_tokens: Sequence[str]) -> bool:
     """Whether a text with special tokens in it can be read in one way only."""
+    # A list, because its order decides their ids.
+    if not isinstance(special_tokens, list | tuple) or len(special_tokens) > 1000:
+        return False
+    if not all(isinstance(token, str) and token for token in special_tokens):
+        return False
+    # Half a character has no UTF-8 form.
+    if any(token.encode(errors="ignore").decode() != token for token in special_tokens):
+        return False
     # In order, whatever begins with a token comes right behind it.
     following = pairwise(sorted(special_tokens))
-    return (
-        isinstance(special_tokens, list | tuple)  # whose order decides their ids
-        and len(special_tokens) <= 1000
-        and all(isinstance(token, str) and token.encode() for token in special_tokens)
-        and not any(second.startswith(first) for first, second in following)
-    )
+    return not any(second.startswith(first) for first, second in following)
 
 
 def _kind(value: object) -> str:
