@@ -259,11 +259,7 @@ def plan_training(
     _check_above_zero(**budget, **layout, network=network)
     _check_multiples(tensor_parallel, n_devices=n_devices, **sizes)
     _check_one_budget({name for name, value in budget.items() if value is not None})
-    if n_devices > _MACHINE and n_devices % _MACHINE:
-        raise ValueError(
-            f"n_devices={n_devices} cannot work: it must be {_MACHINE} at most, or a multiple "
-            "of that: machines are whole"
-        )
+    _check_whole_machines(n_devices)
     if not 0 < utilization <= 1:
         raise ValueError(
             f"utilization={utilization} cannot work: it must be above 0, and 1 at most"
@@ -291,6 +287,14 @@ def _check_multiples(n: int, **values: int) -> None:
             raise ValueError(
                 f"{name}={value} cannot work: it must be a multiple of the {n} devices"
             )
+
+
+def _check_whole_machines(n_devices: int) -> None:
+    if n_devices > _MACHINE and n_devices % _MACHINE:
+        raise ValueError(
+            f"n_devices={n_devices} cannot work: it must be {_MACHINE} at most, or a multiple "
+            "of that: machines are whole"
+        )
 
 
 def _check_one_budget(given: set[str]) -> None:
