@@ -34,6 +34,7 @@ from decoder_only.analysis.interpretation import (
     streams,
 )
 from decoder_only.analysis.knowledge import Biographies, FactWorld
+from decoder_only.generation import generate
 from decoder_only.stories.exact import Fork, Settled
 from decoder_only.training import NextTokenLoss, train_step
 from decoder_only.training.optimizers import build_optimizers
@@ -103,10 +104,10 @@ def generation():
     for settings in ({}, LLAMA):
         for how in ({"temperature": 0}, {"top_k": 3, "top_p": 0.9}):
             gpt = model(**settings)
-            made = gpt.generate(ids(2, 20), stop_id=1, n_allowed=40, **most, **how)
+            made = generate(gpt, ids(2, 20), stop_id=1, n_allowed=40, **most, **how)
             assert is_there(made)
             # How far each row was padded is read in the end.
-            reads_a_number(partial(gpt.generate, [ids(3), ids(5)], **most, **how))
+            reads_a_number(partial(generate, gpt, [ids(3), ids(5)], **most, **how))
 
 
 def a_full_cache_is_refused_by_the_host():
@@ -128,7 +129,7 @@ def a_mask_meets_groups():
 
     with mock.patch.object(F, "scaled_dot_product_attention", note):
         model(**LLAMA)(ids(2, 20))
-        model(**LLAMA).generate(ids(2, 20), max_new_tokens=3)
+        generate(model(**LLAMA), ids(2, 20), max_new_tokens=3)
     assert {*seen} == {True, False}
 
 
