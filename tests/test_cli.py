@@ -1055,7 +1055,7 @@ def test_what_cannot_be_sampled_is_one_line(words, trained, capfd):
         f"{words[0][2:].replace('-', '_')}={float(words[1]):g}" in said
         or f"{words[0][2:]}={words[1]}" in said
     )
-    assert "cannot work: it must be" in said
+    assert " must be " in said
 
 
 @pytest.mark.parametrize(
