@@ -93,11 +93,13 @@ def seconds() -> dict[str, float]:
 
 @cache
 def changed() -> frozenset[str]:
-    """The stems of the files that differ from the last commit; none outside of git."""
+    """The names of files that differ from the last commit, and of their folders; none outside git."""
     command = ["git", "status", "--porcelain", "--no-renames", "--untracked-files=all"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return frozenset(
-        Path(line[3:].strip('"')).stem for line in done.stdout.splitlines()
+        part
+        for line in done.stdout.splitlines()
+        for part in Path(line[3:].strip('"')).with_suffix("").parts
     )
 
 
