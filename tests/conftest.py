@@ -93,7 +93,7 @@ def seconds() -> dict[str, float]:
 
 @cache
 def changed() -> frozenset[str]:
-    """The names of files that differ from the last commit, and of their folders; none outside git."""
+    """The names of files changed since the last commit, and of their folders; none outside git."""
     command = ["git", "status", "--porcelain", "--no-renames", "--untracked-files=all"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return frozenset(
