@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from unittest import mock
 
@@ -253,6 +254,13 @@ class Saved:
         return sum(x.untyped_storage().nbytes() for x in self.kept.values())
 
 
+def recomputed(forward: Callable, saved: Saved, x: Tensor, **inputs: object) -> Tensor:
+    """As `GPT` recomputes a block; what is passed by name stays alive, where no hook looks."""
+    named = [each for each in inputs.values() if isinstance(each, Tensor)]
+    saved.kept |= {each.untyped_storage().data_ptr(): each for each in named}
+    return checkpoint(forward, x, use_reentrant=False, **inputs)
+
+
 def saved_bytes(
     config: GPTConfig,
     batch_size: int,
@@ -263,12 +271,13 @@ def saved_bytes(
 ) -> int:
     """Of a forward pass with the loss, whose targets are the ids themselves."""
     model = GPT(config)
+    saved = Saved(model)
     if recompute:
         for block in model.blocks:
-            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+            block.forward = partial(recomputed, block.forward, saved)
     ids = torch.zeros(batch_size, length, dtype=torch.long)
     chosen = FORMATS[number_format]
-    with Saved(model) as saved:
+    with saved:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=chosen is not None):
             logits = model(ids)
         next_token_loss(logits, ids)
