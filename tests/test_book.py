@@ -4,7 +4,6 @@ nbval proves that stored outputs are fresh. It passes a cell that was never exec
 nothing about form; that is done here.
 """
 
-import ast
 import re
 from collections import Counter
 from functools import cache
@@ -62,15 +61,7 @@ def prose(path: Path) -> str:
 
 
 def lines(cell) -> int:
-    """Lines of code in a cell; imports do not count."""
-    imports = {
-        number
-        for node in ast.parse(cell.source).body
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for number in range(node.lineno, node.end_lineno + 1)
-    }
-    numbered = enumerate(cell.source.splitlines(), 1)
-    return sum(bool(line.strip()) and n not in imports for n, line in numbered)
+    return sum(bool(line.strip()) for line in cell.source.splitlines())
 
 
 def solutions(path: Path) -> dict[str, list]:
