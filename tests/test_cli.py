@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args, get_type_hints
 from unittest import mock
@@ -1187,16 +1186,16 @@ def test_runs_of_any_name_are_in_the_legend(name, trained, tmp_path, capfd):
     shown[0].canvas.draw()
 
 
-@pytest.mark.skipif(find_spec("tensorboard") is not None, reason="it is installed")
-def test_a_board_that_cannot_be_is_refused_before_anything_is_deleted(
+def test_settings_that_cannot_work_are_refused_before_anything_is_deleted(
     trained, tmp_path, capfd
 ):
     folder = tmp_path / "copy"
     shutil.copytree(trained, folder)
     before = sorted(folder.iterdir())
     text = trained.parent / "fox.txt"
-    words = ("--text", text, *NINE, "--out", folder, "--overwrite", "--board")
-    assert "pip install tensorboard" in refused(capfd, "train", *words)
+    words = ("--text", text, *NINE, "--out", folder, "--overwrite")
+    said = refused(capfd, "train", *words, "--accumulation", 3)
+    assert "accumulation=3 must divide batch_size" in said
     assert sorted(folder.iterdir()) == before
     assert checkpoint.load(folder).step == 3
 

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import re
-import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -127,42 +126,6 @@ def test_the_bar_tells_the_share_of_the_machine(capfd):
     last = capfd.readouterr().err.rpartition("\r")[2]
     assert "MFU " in last
     assert "1 skipped" in last
-
-
-def test_a_board_without_tensorboard_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ImportError, match="pip install tensorboard"):
-        begun(n_steps=1, board=tmp_path)
-
-
-def test_a_board_is_not_written_through_a_link(tmp_path):
-    (tmp_path / "board").symlink_to(tmp_path)
-    with pytest.raises(ValueError, match="board is a link; nothing is written"):
-        begun(n_steps=1, board=tmp_path / "board")
-
-
-def test_a_board_receives_every_number(tmp_path, monkeypatch):
-    written = []
-
-    class Writer:
-        def __init__(self, folder):
-            self.folder = folder
-
-        def add_scalar(self, name, value, step):
-            written.append((name, value, step))
-
-        def close(self):
-            written.append("closed")
-
-    module = type(sys)("torch.utils.tensorboard")
-    module.SummaryWriter = Writer
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    with begun(n_steps=1, board=tmp_path) as monitor:
-        noted(monitor, 2.0)
-        monitor.note_evaluation(Evaluation(1.5, bytes_per_token=2.0))
-    assert ("loss", 2.0, 1) in written
-    assert ("validation_loss", 1.5, 1) in written
-    assert written[-1] == "closed"
 
 
 @pytest.fixture

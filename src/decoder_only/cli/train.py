@@ -42,7 +42,6 @@ def train(
     device: Device = None,
     strategy: Literal["ddp", "fsdp"] = "ddp",
     samples: int = 24,
-    board: Flag = False,
     quiet: Flag = False,
     model: settings(GPTConfig),
     training: settings(TrainConfig, aliases={"learning_rate": "--lr"}),
@@ -67,7 +66,6 @@ def train(
         strategy: Of several processes under torchrun: `ddp`, a whole model in each, or `fsdp`,
             one spread over all.
         samples: Texts to write in the end.
-        board: Write TensorBoard's files into the run's folder too.
         quiet: Do not show how far it is.
         model: The shape of the model; what is not given is as the recipe has it.
         training: How it is trained; what is not given is as the recipe has it.
@@ -86,7 +84,7 @@ def train(
             named = language is not None, stories is not None
             _check_nothing_new(recipe, out, overwrite, model, *named)
             chosen = recipes.stored(resume, text=text, training=training)
-        how = {"process": process, "strategy": strategy, "board": board}
+        how = {"process": process, "strategy": strategy}
         # Whatever the training would refuse comes before a folder is made or replaced.
         check_settings(TrainConfig(**chosen.training), **how)
         where = {"resume": resume, "out": out, "overwrite": overwrite}

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
 from decoder_only.base.checks import Rule, check_fields, require
-from decoder_only.training.monitor import summary_writer
 from decoder_only.training.optimizers import SCHEDULES
 from decoder_only.training.processes import ALONE, STRATEGIES, Process
 
@@ -119,16 +118,14 @@ def check_settings(
     *,
     process: Process = ALONE,
     strategy: str = "ddp",
-    board: bool = False,
 ) -> None:
     """Refuse what `train` could not do here, before a folder is made or replaced.
 
     Args:
-        config, process, strategy, board: as `train` takes them.
+        config, process, strategy: as `train` takes them.
 
     Raises:
         ValueError: the strategy is unknown, or the rows do not divide among the processes.
-        ImportError: a board is wanted, but TensorBoard is not installed.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy={strategy!r} must be one of {STRATEGIES}")
@@ -137,5 +134,3 @@ def check_settings(
             f"batch_size={config.batch_size} does not divide among {process.n_ranks} "
             f"processes with accumulation={config.accumulation}"
         )
-    if board:
-        summary_writer()

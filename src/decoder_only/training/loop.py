@@ -42,7 +42,6 @@ def train(
     process: Process = ALONE,
     strategy: str = "ddp",
     progress: bool = False,
-    board: bool = False,
 ) -> History:
     """Train a model where it lies, on the device of its weights.
 
@@ -63,7 +62,6 @@ def train(
         process, strategy: see `processes.process_group` and `processes.wrap`. "fsdp" takes
             the model on the CPU; in all but the first process it may be on the meta device.
         progress: show a bar on stderr.
-        board: write TensorBoard's files into the run's folder.
 
     On a Mac's GPU (MPS) each step waits for the one before: its optimizers cannot leave out a step
     by themselves. On CUDA and on the CPU nothing waits but what is printed.
@@ -77,7 +75,7 @@ def train(
             a run cannot hold the model.
         OSError: another process trains in the folder, or a state cannot be written.
     """
-    check_settings(config, process=process, strategy=strategy, board=board)
+    check_settings(config, process=process, strategy=strategy)
     origin = origin_of(model, train_data, validation_data, config)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_settings_restored(model))
@@ -87,7 +85,7 @@ def train(
         state = initial_state(model, config, process, strategy)
         state.restore(saved)
         corpus = validation_data or train_data
-        monitor = _monitor(state, saved, run, corpus, progress=progress, board=board)
+        monitor = _monitor(state, saved, run, corpus, progress=progress)
         stack.enter_context(monitor)
         saver = stack.enter_context(_saver(process, strategy))
         stack.enter_context(hardware.forked_generators(state.device))
@@ -205,7 +203,6 @@ def _monitor(
     corpus: Corpus,
     *,
     progress: bool,
-    board: bool,
 ) -> Monitor:
     """A monitor that knows what happened before the state."""
     process, history = state.process, state.history
@@ -229,7 +226,6 @@ def _monitor(
         flops_per_token=flops_per_token(state.model.config),
         peak_flops=peak and peak * process.n_ranks,
         progress=progress and process.is_first,
-        board=Path(run, "tensorboard") if board and writes else None,
     )
     monitor.note_save(saved and saved.path)
     return monitor

@@ -135,11 +135,8 @@ class Monitor:
         flops_per_token: see the function of that name.
         peak_flops: of all devices together, where it is known.
         progress: show a bar on stderr.
-        board: folder for TensorBoard, None for none.
         patience: steps that may be skipped in a row.
 
-    Raises:
-        ImportError: a board is wanted, but tensorboard is not installed.
     """
 
     n_steps: int
@@ -150,14 +147,10 @@ class Monitor:
     flops_per_token: int = 0
     peak_flops: float | None = None
     progress: bool = False
-    board: Path | None = None
     patience: int = 5
 
     def __post_init__(self) -> None:
         self.last_save = "no state was saved"
-        if self.board is not None and self.board.is_symlink():
-            raise ValueError(f"{self.board} is a link; nothing is written through one")
-        self._board = None if self.board is None else summary_writer()(self.board)
         self._unread: list[tuple[Any, float]] = []
         self._looked = time.perf_counter()
         self._began = self._looked - self.history.seconds
@@ -175,8 +168,6 @@ class Monitor:
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
-        if self._board is not None:
-            self._board.close()
 
     def note_step(self, result: Any, rate: float) -> None:
         """Keep what a step tells. Some are read together: a GPU falls idle at each reading.
@@ -257,10 +248,6 @@ class Monitor:
         seconds = round(self.history.seconds, 3)
         if self.log is not None:
             self.log(*({**_finite(each), "seconds": seconds} for each in records))
-        for record in records if self._board is not None else ():
-            for name, value in record.items():
-                if isinstance(value, float):
-                    self._board.add_scalar(name, value, record["step"])
 
     def _show(self, losses: list[float], seconds: float) -> None:
         loss = sum(losses) / len(losses)
@@ -283,18 +270,3 @@ def _finite(record: dict[str, object]) -> dict[str, object]:
         name: None if isinstance(x, float) and not math.isfinite(x) else x
         for name, x in record.items()
     }
-
-
-def summary_writer() -> type:
-    """TensorBoard's writer, which a board needs.
-
-    Raises:
-        ImportError: it is not installed.
-    """
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise ImportError(
-            "TensorBoard is not installed; pip install tensorboard, or leave the option out"
-        ) from error
-    return SummaryWriter
