@@ -566,7 +566,7 @@ def test_settings_that_cannot_work_are_refused():
         EncoderDecoder(CONFIG, pad_id=-1)
     with pytest.raises(ValueError, match=r"windows=.* a source is seen whole"):
         EncoderDecoder(replace(CONFIG, windows=(None, 3)))
-    with pytest.raises(ValueError, match="n_layers=0 cannot work"):
+    with pytest.raises(ValueError, match="n_layers=0 must be"):
         EncoderDecoder(CONFIG, n_encoder_layers=0)
 
 

@@ -318,14 +318,16 @@ def test_texts_refuse_them_whatever_the_prompt(
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, True, "2"])
 def test_a_count_of_texts_that_cannot_work_is_refused(tokenizer, count):
-    message = rf"^count={count!r} must be a whole number, 1 or more"
+    message = rf"^count={count!r} must be a whole number, at least 1"
     with unchecked(), pytest.raises(ValueError, match=message):
         write(tiny(vocab_size=300), tokenizer, count=count)
 
 
 @pytest.mark.parametrize("n_allowed", [0, -1, V + 1, 2.5, "3"])
 def test_an_allowance_that_cannot_work_is_refused(n_allowed):
-    message = f"n_allowed={n_allowed!r} must be a whole number from 1 to {V}"
+    message = (
+        f"n_allowed={n_allowed!r} must be a whole number, at least 1 and at most {V}"
+    )
     with unchecked(), pytest.raises(ValueError, match=message):
         generate(tiny(), torch.tensor([[1]]), max_new_tokens=1, n_allowed=n_allowed)
 
@@ -445,7 +447,7 @@ def test_a_beam_keeps_to_the_ids_that_are_allowed():
     for (row, score), (other, same) in zip(found, expected, strict=True):
         assert torch.equal(row, other)
         assert score == pytest.approx(same, abs=1e-5)
-    with pytest.raises(ValueError, match=r"n_allowed=7 must be .* from 1 to 6"):
+    with pytest.raises(ValueError, match=r"n_allowed=7 must be .* at most 6"):
         beam_search(model, start, max_new_tokens=3, n_allowed=7)
 
 
@@ -504,7 +506,7 @@ def test_complete_texts_stop_and_keep_their_place():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"n_beams": 0}, "n_beams=0 must be a whole number, 1 or more"),
+        ({"n_beams": 0}, "n_beams=0 must be a whole number, at least 1"),
         ({"n_beams": 1.5}, "n_beams=1.5 must be"),
         ({"max_new_tokens": -1}, "max_new_tokens=-1 must be"),
         ({"ids": torch.tensor([[1]])}, r"ids.shape=\(1, 1\) must be"),

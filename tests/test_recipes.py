@@ -98,7 +98,7 @@ def test_the_language_is_the_full_one_where_none_is_named():
     found = recipes.language_of({"kind": "stories"})
     assert repr(found) == repr(StoryLanguage())
     assert recipes.language_of({"kind": "text"}) is None
-    with pytest.raises(ValueError, match="language='elvish' cannot work"):
+    with pytest.raises(ValueError, match="language='elvish' must be"):
         gather(chosen(language="elvish"))
 
 
@@ -180,8 +180,8 @@ def test_a_changed_config_is_refused_before_its_text_is_opened(text):
         ({"name": "stories-cpu", "text": "a"}, "leave out --text"),
         ({"text": "a", "language": "full"}, "are for stories, without --text"),
         ({"text": "a", "n_stories": 0}, "are for stories, without --text"),
-        ({"n_stories": 0}, "stories=0 must be above 0"),
-        ({"n_stories": -5}, "stories=-5 must be above 0"),
+        ({"n_stories": 0}, "stories=0 must be a whole number, at least 1"),
+        ({"n_stories": -5}, "stories=-5 must be a whole number, at least 1"),
     ],
     ids=str,
 )

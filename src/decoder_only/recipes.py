@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from decoder_only.base.checks import check_whole
 from decoder_only.data.corpus import Corpus, split_text, story_corpora, text_corpus
 from decoder_only.data.prepared import open_tokens
 from decoder_only.data.sources import read_text, tiny_shakespeare
@@ -151,8 +152,7 @@ def chosen(
         data = {"file": str(text)}
     else:
         n_train = recipe.data["n_train"] if n_stories is None else n_stories
-        if not 0 < n_train <= 10**9:
-            raise ValueError(f"stories={n_train} must be above 0, 10^9 at most")
+        check_whole("stories", n_train, 1, 10**9)
         n_validation = min(recipe.data["n_validation"], n_train)
         data = {"language": language or recipe.data["language"]}
         data |= {"n_train": n_train, "n_validation": n_validation}

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from decoder_only.analysis.laws import JointLaw, KaplanLaw
+from decoder_only.base.checks import check_number
 from decoder_only.base.hardware import Device
 from decoder_only.model import counting
 from decoder_only.model.config import GPTConfig
@@ -45,10 +46,7 @@ def shape_for(
     Raises:
         ValueError: for fewer parameters than the smallest such model has, or for 1e15 or more.
     """
-    if not n_parameters < 1e15:
-        raise ValueError(
-            f"parameters={n_parameters} cannot work: it must be below 1e15"
-        )
+    check_number("parameters", n_parameters, below=1e15)
 
     def config(d_model: int, n_layers: int) -> GPTConfig:
         return GPTConfig(
@@ -257,13 +255,9 @@ def plan_training(
     layout = {"n_devices": n_devices, "tensor_parallel": tensor_parallel}
     sizes = {"vocab_size": vocab_size, "context_length": context_length}
     _check_above_zero(**budget, **layout, network=network)
-    _check_multiples(tensor_parallel, n_devices=n_devices, **sizes)
+    _check_devices(n_devices, tensor_parallel, sizes)
     _check_one_budget({name for name, value in budget.items() if value is not None})
-    _check_whole_machines(n_devices)
-    if not 0 < utilization <= 1:
-        raise ValueError(
-            f"utilization={utilization} cannot work: it must be above 0, and 1 at most"
-        )
+    check_number("utilization", utilization, above=0, most=1)
     where = {"device": device, "utilization": utilization, "network": network}
     fixed = {"law": law, **layout, **where}
     plan_for = partial(_plan, parameters, tokens, sizes, fixed)
@@ -277,24 +271,16 @@ def plan_training(
 
 def _check_above_zero(**values: int | float | None) -> None:
     for name, value in values.items():
-        if not (value is None or value > 0):
-            raise ValueError(f"{name}={value} cannot work: it must be above 0")
+        check_number(name, value, above=0, optional=True)
 
 
-def _check_multiples(n: int, **values: int) -> None:
-    for name, value in values.items():
+def _check_devices(n_devices: int, n: int, sizes: Mapping[str, int]) -> None:
+    for name, value in {"n_devices": n_devices, **sizes}.items():
         if value % n:
-            raise ValueError(
-                f"{name}={value} cannot work: it must be a multiple of the {n} devices"
-            )
-
-
-def _check_whole_machines(n_devices: int) -> None:
+            raise ValueError(f"{name}={value} must be a multiple of the {n} devices")
     if n_devices > _MACHINE and n_devices % _MACHINE:
-        raise ValueError(
-            f"n_devices={n_devices} cannot work: it must be {_MACHINE} at most, or a multiple "
-            "of that: machines are whole"
-        )
+        machines = f"at most {_MACHINE}, or a multiple of that: machines are whole"
+        raise ValueError(f"{n_devices=} must be {machines}")
 
 
 def _check_one_budget(given: set[str]) -> None:

@@ -1,102 +1,117 @@
-"""The one way in which a value that cannot work is refused: with its name, itself, and what would.
+"""Refuse a value that cannot work, in the same words everywhere: its name, itself, what would work.
 
-A refusal is made once, where the value enters; what lies inside trusts it. Settings say in their
-annotations what each field allows, and `check_fields` reads it there:
+    d_model=0 must be a whole number, at least 1 and at most 2147483647
 
-    batch_size: Annotated[int, Rule(lambda x: x > 0, "above 0")]
-    windows: Sequence[int | None]
-    optimizer: Literal["adamw", "muon"]
+A value is checked once, where it enters; what is inside trusts it. Chapter 8.
 """
 
+import math
 import reprlib
-import typing
-from collections.abc import Callable, Sequence
-from math import isfinite
-from numbers import Number
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Iterable
+from numbers import Integral, Number, Real
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-# Looks at the beginning of a long list, and not at all of it.
+# Of a long list or text only the beginning and the end are looked at.
 _shortened = reprlib.Repr()
-_shortened.maxlevel = _shortened.maxdict = _shortened.maxlist = _shortened.maxtuple = 20
 _shortened.maxstring = _shortened.maxlong = _shortened.maxother = 200
 
 
-def require(name: str, value: Any, holds: Callable[[Any], bool], wanted: str) -> None:
-    """Refuse a value that does not hold.
+def check_whole(
+    name: str,
+    value: object,
+    least: float = -math.inf,
+    most: float = math.inf,
+    *,
+    optional: bool = False,
+) -> None:
+    """Refuse what is not a whole number, of Python or NumPy, within bounds.
 
     Args:
         name: what the reader calls it: a field, an argument, an option.
         value: what was given.
-        holds: whether it can work. A comparison that its type does not know counts as no.
-        wanted: what would work, to follow "it must be".
+        least, most: the bounds, both allowed.
+        optional: None is fine, too.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: with the name, the value, and what would work.
     """
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not ((is_whole and least <= value <= most) or (value is None and optional)):
+        bounds = {"at least": least, "at most": most}
+        _refuse(name, value, "a whole number", bounds, optional)
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+    optional: bool = False,
+) -> None:
+    """Refuse what is not a finite number, of Python or NumPy, within bounds.
+
+    Args:
+        name, value, optional: as in `check_whole`.
+        above, below: the bounds, themselves not allowed.
+        least, most: the bounds, both allowed.
+
+    Raises:
+        ValueError: with the name, the value, and what would work.
+    """
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
     try:
-        fine = holds(value)
-    except (TypeError, ValueError, ArithmeticError):
-        fine = False
-    if not fine:
-        said = _shortened.repr(value)
-        raise ValueError(f"{name}={said:.200} cannot work: it must be {wanted}")
+        is_finite = is_number and math.isfinite(value)
+    except OverflowError:  # a whole number that is larger than any float
+        is_finite = False
+    is_inside = is_finite and above < value < below and least <= value <= most
+    if not (is_inside or (value is None and optional)):
+        bounds = {"above": above, "at least": least, "below": below, "at most": most}
+        _refuse(name, value, "a finite number", bounds, optional)
 
 
-class Rule(NamedTuple):
-    """What holds for a value that can work, and how to say so.
-
-    In `Annotated[int, rule]` it narrows the type, which has been looked at before.
-    """
-
-    holds: Callable[[Any], bool]
-    wanted: str
-
-
-def check_fields(settings: object) -> None:
-    """Refuse a dataclass with a field that its annotation does not allow.
-
-    Numbers of numpy become Python's, which JSON can hold.
+def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
+    """Refuse what is not one of a few values, and of the same type: 1 is not True.
 
     Raises:
-        ValueError: with the field, its value, and what would work.
+        ValueError: with the name, the value, and the choices.
     """
-    hints = typing.get_type_hints(type(settings), include_extras=True)
-    for name, hint in hints.items():
-        object.__setattr__(settings, name, _plain(getattr(settings, name)))
-        require(name, getattr(settings, name), *_rule(hint))
+    choices = tuple(choices)
+    if not any(type(value) is type(each) and value == each for each in choices):
+        raise ValueError(f"{name}={_shortened.repr(value)} must be one of {choices}")
 
 
-def _plain(value: Any) -> Any:
+def check_choices(settings: object) -> None:
+    """Check each field of a dataclass whose annotation is `bool` or lists the choices: `Literal`.
+
+    Raises:
+        ValueError: as `check_choice` does.
+    """
+    for name, kind in get_type_hints(type(settings)).items():
+        if kind is bool or get_origin(kind) is Literal:
+            choices = get_args(kind) or (True, False)
+            check_choice(name, getattr(settings, name), choices)
+
+
+def as_python_numbers(settings: object) -> None:
+    """Turn numbers of NumPy in the fields of a dataclass into Python's, which JSON can hold."""
+    for name, value in vars(settings).items():
+        object.__setattr__(settings, name, _as_python(value))
+
+
+def _as_python(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(map(_plain, value))
+        return tuple(map(_as_python, value))
     is_of_numpy = isinstance(value, Number) and hasattr(value, "item")
     return value.item() if is_of_numpy else value
 
 
-def _rule(hint: Any) -> Rule:
-    """What an annotation allows."""
-    kind, inner = typing.get_origin(hint), typing.get_args(hint)
-    if kind is Annotated:
-        of_kind, narrower = _rule(inner[0]), inner[1]
-        wanted = f"{of_kind.wanted} {narrower.wanted}"
-        return Rule(lambda x: of_kind.holds(x) and narrower.holds(x), wanted)
-    if kind in (typing.Union, UnionType):
-        rules = [_rule(each) for each in inner]
-        wanted = ", or ".join(rule.wanted for rule in rules)
-        return Rule(lambda x: any(rule.holds(x) for rule in rules), wanted)
-    if kind is Literal:
-        return Rule(inner.__contains__, f"one of {inner}")
-    if kind is Sequence:
-        one = _rule(inner[0])
-        wanted = f"a tuple, each entry {one.wanted}"
-        return Rule(lambda x: type(x) is tuple and x and all(map(one.holds, x)), wanted)
-    return _TYPES[hint]
-
-
-_TYPES = {
-    int: Rule(lambda x: isinstance(x, int) and type(x) is not bool, "a whole number"),
-    float: Rule(lambda x: type(x) in (int, float) and isfinite(x), "a finite number"),
-    bool: Rule(lambda x: type(x) is bool, "True or False"),
-    NoneType: Rule(lambda x: x is None, "None"),
-}
+def _refuse(
+    name: str, value: object, kind: str, bounds: dict[str, float], optional: bool
+) -> None:
+    words = [f"{word} {x}" for word, x in bounds.items() if math.isfinite(x)]
+    words = ", ".join([kind, *words[:1]]) + "".join(f" and {x}" for x in words[1:])
+    words += ", or None" * optional
+    raise ValueError(f"{name}={_shortened.repr(value)} must be {words}")

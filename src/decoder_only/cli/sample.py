@@ -9,6 +9,7 @@ from typing import Annotated
 import torch
 
 from decoder_only import generation, hub, recipes
+from decoder_only.base.checks import check_whole
 from decoder_only.base.hardware import choose_device, has_native_bfloat16
 from decoder_only.cli.options import Device, Flag, option
 from decoder_only.cli.words import show, visible
@@ -54,7 +55,8 @@ def sample(
         stream: Print a single text while it is written, as a terminal gets it in any case.
         raw: Print the texts as they are, whatever they would do to a terminal.
     """
-    _check_numbers(count, seed)  # before minutes of loading or of silence
+    check_whole("count", count, 1, 10**5)  # before minutes of loading or of silence
+    check_whole("seed", seed, -(2**63), 2**64 - 1)
     place = choose_device(device)
     model, tokenizer, data = _opened(run, place)
     if has_native_bfloat16(place):  # half as much to read at each step
@@ -76,13 +78,6 @@ def sample(
     else:
         texts = generation.write(model, tokenizer, prompt, count=count, **settings)
     _show(texts, stories, judge=judge, raw=raw, is_live=is_live)
-
-
-def _check_numbers(count: int, seed: int) -> None:
-    if not 0 < count <= 10**5:
-        raise ValueError(f"count={count} must be above 0, 10^5 at most")
-    if not -(2**63) <= seed < 2**64:
-        raise ValueError(f"seed={seed} must be from -2^63 to below 2^64")
 
 
 def _printed(pieces: Iterable[str], raw: bool) -> Iterator[str]:

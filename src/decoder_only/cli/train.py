@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import torch
 
 from decoder_only import recipes
+from decoder_only.base.checks import check_whole
 from decoder_only.base.hardware import choose_device, describe, keep_freed_memory
 from decoder_only.cli.options import Device, Flag, option, settings
 from decoder_only.cli.words import command, plain, shape, show
@@ -70,8 +71,7 @@ def train(
         model: The shape of the model; what is not given is as the recipe has it.
         training: How it is trained; what is not given is as the recipe has it.
     """
-    if not 0 <= samples <= 10**5:
-        raise ValueError(f"samples={samples} must be 0 or more, 10^5 at most")
+    check_whole("samples", samples, 0, 10**5)
     place = choose_device(device)
     keep_freed_memory()
     with process_group(place.type) as process:

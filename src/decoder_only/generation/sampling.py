@@ -14,7 +14,6 @@ same, and decoding, which waits for weights to be read, reads half as much. Chap
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral, Real
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoder_only.base import hardware
+from decoder_only.base.checks import check_number, check_whole
 from decoder_only.base.modes import kept_modes
 
 __all__ = ["apply_temperature", "beam_search", "generate", "keep_top_k", "keep_top_p"]
@@ -37,11 +37,7 @@ def apply_temperature(
 
     Source: Ackley, Hinton & Sejnowski (1985).
     """
-    if not (_is_number(temperature) and temperature > 0):
-        raise ValueError(
-            f"temperature={temperature!r:.200} must be a finite number above 0; "
-            "generate() takes 0 as argmax"
-        )
+    check_number("temperature", temperature, above=0)
     return logits / max(temperature, 1e-30)
 
 
@@ -56,7 +52,7 @@ def keep_top_k(logits: Float[Tensor, "b v"], k: int) -> Float[Tensor, "b v"]:
 
     Source: Fan et al. (2018).
     """
-    require_whole("top_k", k, 1)
+    check_whole("top_k", k, 1)
     top = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -math.inf).scatter(-1, top.indices, top.values)
 
@@ -72,7 +68,7 @@ def keep_top_p(logits: Float[Tensor, "b v"], p: int | float) -> Float[Tensor, "b
 
     Source: Holtzman et al. (2020).
     """
-    _check_top_p(p)
+    check_number("top_p", p, above=0, most=1)
     if p == 1:
         return logits
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
@@ -131,9 +127,9 @@ def generate(
     Raises:
         ValueError: a setting that cannot work, or rows without a token.
     """
-    require_whole("max_new_tokens", max_new_tokens, 0)
+    check_whole("max_new_tokens", max_new_tokens, 0)
     choose = chooser(temperature, top_k, top_p, generator)
-    _check_allowed(n_allowed, model.config.vocab_size)
+    check_whole("n_allowed", n_allowed, 1, model.config.vocab_size, optional=True)
     rows, padding = (ids, None) if isinstance(ids, Tensor) else _aligned(ids)
     shape = tuple(rows.shape)
     if len(shape) != 2 or 0 in shape:
@@ -276,12 +272,12 @@ def beam_search(
 
     Source: Graves (2012); seed documents G and T.
     """
-    require_whole("max_new_tokens", max_new_tokens, 0)
-    require_whole("n_beams", n_beams, 1)
+    check_whole("max_new_tokens", max_new_tokens, 0)
+    check_whole("n_beams", n_beams, 1)
     shape = tuple(getattr(ids, "shape", ()))
     if len(shape) != 1 or 0 in shape:
         raise ValueError(f"ids.shape={shape} must be (sequence,) with a token at least")
-    _check_allowed(n_allowed, model.config.vocab_size)
+    check_whole("n_allowed", n_allowed, 1, model.config.vocab_size, optional=True)
     beams, complete = [(ids, 0.0)], []
     with kept_modes(model):
         model.eval()
@@ -315,14 +311,9 @@ def chooser(
     Raises:
         ValueError: a setting that cannot work, before anything is drawn.
     """
-    if not (_is_number(temperature) and temperature >= 0):
-        raise ValueError(
-            f"temperature={temperature!r:.200} must be a finite number, 0 (argmax) or more"
-        )
-    if top_k is not None:
-        require_whole("top_k", top_k, 1)
-    if top_p is not None:
-        _check_top_p(top_p)
+    check_number("temperature", temperature, least=0)
+    check_whole("top_k", top_k, 1, optional=True)
+    check_number("top_p", top_p, above=0, most=1, optional=True)
 
     def choose(logits: Tensor) -> Tensor:
         if temperature == 0:
@@ -353,30 +344,3 @@ def _aligned(
     missing = [max(lengths) - length for length in lengths]
     rows = [F.pad(x, (n, 0)) for x, n in zip(prompts, missing, strict=True)]
     return torch.stack(rows), torch.tensor(missing, device=rows[0].device)
-
-
-def _check_allowed(n_allowed: int | None, vocab_size: int) -> None:
-    if n_allowed is not None and n_allowed not in range(1, vocab_size + 1):
-        raise ValueError(
-            f"n_allowed={n_allowed!r:.200} must be a whole number from 1 to {vocab_size}"
-        )
-
-
-def _check_top_p(p: object) -> None:
-    if not (_is_number(p) and 0 < p <= 1):
-        raise ValueError(f"top_p={p!r:.200} must be above 0 and at most 1")
-
-
-def _is_number(x: object) -> bool:
-    """Whether x is a finite number of Python or NumPy, and no bool."""
-    return isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x)
-
-
-def require_whole(name: str, x: object, least: int) -> None:
-    """Refuse what is not a whole number of at least so much, of Python or NumPy.
-
-    Raises:
-        ValueError: with its name.
-    """
-    if not isinstance(x, Integral) or isinstance(x, bool) or x < least:
-        raise ValueError(f"{name}={x!r:.200} must be a whole number, {least} or more")

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from decoder_only.generation.sampling import chooser, columns, require_whole
+from decoder_only.base.checks import check_whole
+from decoder_only.generation.sampling import chooser, columns
 from decoder_only.tokenization import BytePairTokenizer, pretokenize
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
@@ -52,8 +53,8 @@ def write(
     Raises:
         ValueError: a setting that cannot work.
     """
-    require_whole("count", count, 1)
-    require_whole("max_new_tokens", max_new_tokens, 0)
+    check_whole("count", count, 1)
+    check_whole("max_new_tokens", max_new_tokens, 0)
     choose = chooser(temperature, top_k, top_p, generator)
     if max_new_tokens == 0:
         return [prompt] * count
@@ -83,7 +84,7 @@ def stream(
 
     The model is in evaluation mode until the last piece came. Arguments and errors: `write`.
     """
-    require_whole("max_new_tokens", max_new_tokens, 0)
+    check_whole("max_new_tokens", max_new_tokens, 0)
     choose = chooser(temperature, top_k, top_p, generator)
     if max_new_tokens == 0:
         return iter([prompt])

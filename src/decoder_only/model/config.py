@@ -6,17 +6,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from decoder_only.base.checks import Rule, check_fields
+from decoder_only.base.checks import (
+    as_python_numbers,
+    check_choices,
+    check_number,
+    check_whole,
+)
 from decoder_only.model.mlp import ACTIVATIONS
 from decoder_only.model.multihead import check_heads
 
 __all__ = ["GPTConfig"]
 
-
-Size = Annotated[int, Rule(lambda x: 0 < x < 2**31, "above 0 and below 2^31")]
-Positive = Annotated[float, Rule(lambda x: x > 0, "above 0")]
+_LARGEST = 2**31 - 1  # of a size, which then fits 32 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,34 +63,51 @@ class GPTConfig:
             of a model trust what has passed here.
     """
 
-    vocab_size: Size
-    context_length: Size
-    d_model: Size
-    n_layers: Annotated[int, Rule(lambda x: 0 < x < 2**16, "above 0 and below 2^16")]
-    n_heads: Size
-    n_kv_heads: Size | None = None
-    head_dim: Size | None = None
-    d_mlp: Size | None = None
+    vocab_size: int
+    context_length: int
+    d_model: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int | None = None
+    head_dim: int | None = None
+    d_mlp: int | None = None
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
-    position_base: Annotated[float, Rule(lambda x: x > 1, "above 1")] = 10_000.0
+    position_base: float = 10_000.0
     norm: Literal["layer", "rms"] = "layer"
-    norm_eps: Positive = 1e-5
+    norm_eps: float = 1e-5
     norm_position: Literal["pre", "post"] = "pre"
     activation: Literal[*ACTIVATIONS, "swiglu"] = "gelu_tanh"
-    windows: Sequence[Size | None] = (None,)
+    windows: Sequence[int | None] = (None,)
     qk_norm: bool = False
-    attention_scale: Positive | None = None
+    attention_scale: float | None = None
     bias: bool = True
     tied: bool = True
-    soft_cap: Positive | None = None
-    dropout: Annotated[float, Rule(lambda x: 0 <= x < 1, "from 0 to below 1")] = 0.0
+    soft_cap: float | None = None
+    dropout: float = 0.0
     initialization: Literal["gpt2", "zero"] = "gpt2"
-    base_width: Size | None = None
+    base_width: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.windows, list):  # as read from JSON
             object.__setattr__(self, "windows", tuple(self.windows))
-        check_fields(self)
+        as_python_numbers(self)
+        check_choices(self)
+        for name in ("vocab_size", "context_length", "d_model", "n_heads"):
+            check_whole(name, getattr(self, name), 1, _LARGEST)
+        for name in ("n_kv_heads", "head_dim", "d_mlp", "base_width"):
+            check_whole(name, getattr(self, name), 1, _LARGEST, optional=True)
+        check_whole("n_layers", self.n_layers, 1, 2**16 - 1)
+        check_number("position_base", self.position_base, above=1)
+        check_number("norm_eps", self.norm_eps, above=0)
+        check_number("dropout", self.dropout, least=0, below=1)
+        check_number("attention_scale", self.attention_scale, above=0, optional=True)
+        check_number("soft_cap", self.soft_cap, above=0, optional=True)
+        if not isinstance(self.windows, tuple) or not self.windows:
+            raise ValueError(
+                f"windows={self.windows!r:.200} must be a tuple with a window for a block at least"
+            )
+        for number, window in enumerate(self.windows):
+            check_whole(f"windows[{number}]", window, 1, _LARGEST, optional=True)
         check_heads(self.d_model, self.n_heads, self.kv_heads, self.head_dim)
         reason = f"{self.positions} positions rotate dimensions in pairs"
         if self.positions == "rotary" and self.head_width % 2:

@@ -16,10 +16,10 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from numbers import Real
 from random import Random
 from typing import Any, ClassVar, Literal, get_args
 
+from decoder_only.base.checks import check_choice, check_number, check_whole
 from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
 from decoder_only.stories.world import (
     ALL_TALES,
@@ -171,18 +171,14 @@ class StoryLanguage:
         tales: Sequence[str] | None = None,
     ) -> None:
         tales = ALL_TALES if tales is None else tales
-        _check_seed(seed)
-        fewest, most = FEWEST_CHARACTERS, MOST_CHARACTERS
-        if not _is_whole(n_characters) or not fewest <= n_characters <= most:
-            sizes = f"a whole number from {fewest} to {most}"
-            raise ValueError(f"{n_characters=} must be {sizes}")
-        if not (isinstance(exponent, Real) and 0 <= exponent <= MOST_EXPONENT):
-            raise ValueError(f"{exponent=} must be a number from 0 to {MOST_EXPONENT}")
+        check_whole("seed", seed)
+        check_whole("n_characters", n_characters, FEWEST_CHARACTERS, MOST_CHARACTERS)
+        check_number("exponent", exponent, least=0, most=MOST_EXPONENT)
         is_list = isinstance(tales, Collection) and len(tales) > 0
         if not is_list or not {*tales} <= {*ALL_TALES}:
             raise ValueError(f"{tales=} must be some of {', '.join(ALL_TALES)}")
-        self.seed = seed
-        self.n_characters = n_characters
+        self.seed = int(seed)
+        self.n_characters = int(n_characters)
         self.exponent = float(exponent)
         self.tales = tuple(tale for tale in ALL_TALES if tale in tales)
         self.grammar = build_grammar(
@@ -197,11 +193,7 @@ class StoryLanguage:
         Raises:
             ValueError: there is no such name.
         """
-        if name not in cls.SIZES:
-            known = ", ".join(cls.SIZES)
-            raise ValueError(
-                f"language={name!r} cannot work: it must be one of {known}"
-            )
+        check_choice("language", name, cls.SIZES)
         return cls(seed=seed, **cls.SIZES[name])
 
     @classmethod
@@ -236,9 +228,8 @@ class StoryLanguage:
         so the score of a validation set under the language remains its floor. A model could go
         below it only by computing CRC-32, and then by no more than log(16) nats per story.
         """
-        if split not in get_args(Split):
-            raise ValueError(f'{split=} must be "train" or "validation"')
-        _check_seed(seed)
+        check_choice("split", split, get_args(Split))
+        check_whole("seed", seed)
         return self._stories(split, seed)
 
     def _stories(self, split: Split, seed: int) -> Iterator[str]:
@@ -399,15 +390,6 @@ class _Meter(Reader):
             self.nats[at + offset] += math.log(posterior / before)
             offset += 1
         return index
-
-
-def _is_whole(x: object) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool)
-
-
-def _check_seed(seed: int) -> None:
-    if not _is_whole(seed):
-        raise ValueError(f"{seed=} must be a whole number")
 
 
 def _posterior(mine: list[tuple[str, float]], rivals: list[tuple[str, float]]) -> float:

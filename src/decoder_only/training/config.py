@@ -3,18 +3,19 @@
 Chapter 9."""
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from decoder_only.base.checks import Rule, check_fields, require
+from decoder_only.base.checks import (
+    as_python_numbers,
+    check_choice,
+    check_choices,
+    check_number,
+    check_whole,
+)
 from decoder_only.training.optimizers import SCHEDULES
 from decoder_only.training.processes import ALONE, STRATEGIES, Process
 
 __all__ = ["TrainConfig"]
-
-
-Count = Annotated[int, Rule(lambda x: x > 0, "above 0")]
-Positive = Annotated[float, Rule(lambda x: x > 0, "above 0")]
-Share = Annotated[float, Rule(lambda x: 0 <= x < 1, "from 0 to below 1")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,36 +54,49 @@ class TrainConfig:
         ValueError: for a value that cannot work, with the field, the value and what would.
     """
 
-    steps: Count = 1000
-    batch_size: Annotated[
-        int, Rule(lambda x: 0 < x <= 2**20, "above 0, 2^20 at most")
-    ] = 32
-    accumulation: Count = 1
-    loss_slices: Count = 1
+    steps: int = 1000
+    batch_size: int = 32
+    accumulation: int = 1
+    loss_slices: int = 1
     recompute: bool = False
     optimizer: Literal["adamw", "muon"] = "adamw"
-    learning_rate: Positive = 1e-3
-    table_learning_rate: Positive | None = None
+    learning_rate: float = 1e-3
+    table_learning_rate: float | None = None
     schedule: Literal[*SCHEDULES] = "cosine"
-    warmup_steps: Annotated[int, Rule(lambda x: x >= 0, "of 0 or more")] | None = None
-    decay_share: Annotated[
-        float, Rule(lambda x: 0 < x <= 1, "above 0, and 1 at most")
-    ] = 0.4
-    weight_decay: Annotated[float, Rule(lambda x: x >= 0, "of 0 or more")] = 0.1
-    beta1: Share = 0.9
-    beta2: Share = 0.95
-    momentum: Share = 0.95
-    max_gradient_norm: Positive | None = 1.0
+    warmup_steps: int | None = None
+    decay_share: float = 0.4
+    weight_decay: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.95
+    momentum: float = 0.95
+    max_gradient_norm: float | None = 1.0
     compile: bool | None = None
-    evaluate_every: Count | None = None
-    save_every: Count | None = None
-    log_every: Count = 10
-    seed: Annotated[int, Rule(lambda x: 0 <= x < 2**31, "from 0 to below 2^31")] = 0
+    evaluate_every: int | None = None
+    save_every: int | None = None
+    log_every: int = 10
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        below = f"below steps={self.steps}, such as {self.steps // 10}"
-        require("warmup_steps", self.warmup, lambda w: w < self.steps, below)
+        as_python_numbers(self)
+        check_choices(self)
+        check_choice("compile", self.compile, (True, False, None))
+        for name in ("steps", "accumulation", "loss_slices", "log_every"):
+            check_whole(name, getattr(self, name), 1)
+        for name in ("evaluate_every", "save_every"):
+            check_whole(name, getattr(self, name), 1, optional=True)
+        check_whole("batch_size", self.batch_size, 1, 2**20)
+        check_whole("warmup_steps", self.warmup_steps, 0, optional=True)
+        if self.warmup >= self.steps:
+            below = f"below steps={self.steps}, such as {self.steps // 10}"
+            raise ValueError(f"warmup_steps={self.warmup} must be {below}")
+        check_whole("seed", self.seed, 0, 2**31 - 1)
+        check_number("learning_rate", self.learning_rate, above=0)
+        for name in ("table_learning_rate", "max_gradient_norm"):
+            check_number(name, getattr(self, name), above=0, optional=True)
+        check_number("weight_decay", self.weight_decay, least=0)
+        check_number("decay_share", self.decay_share, above=0, most=1)
+        for name in ("beta1", "beta2", "momentum"):
+            check_number(name, getattr(self, name), least=0, below=1)
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"accumulation={self.accumulation} must divide batch_size={self.batch_size}"
