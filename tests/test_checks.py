@@ -10,11 +10,11 @@ import pytest
 from ladder import unchecked
 
 from decoder_only.base.checks import (
-    as_python_numbers,
     check_choice,
     check_choices,
     check_number,
     check_whole,
+    to_plain_values,
 )
 from decoder_only.training import TrainConfig
 
@@ -23,15 +23,15 @@ from decoder_only.training import TrainConfig
     ("bounds", "fine", "wrong", "wanted"),
     [
         ({}, [-(2**70), 0], [1.0, True, None, "1", [1], np.bool_(1)], "a whole number"),
-        ({"least": 1}, [1, 2**70, np.int8(1)], [0], "a whole number, at least 1"),
+        ({"at_least": 1}, [1, 2**70, np.int8(1)], [0], "a whole number, at least 1"),
         (
-            {"least": 1, "most": 3},
+            {"at_least": 1, "at_most": 3},
             [1, 3],
             [0, 4, 2**70],
             "a whole number, at least 1 and at most 3",
         ),
         (
-            {"least": 1, "optional": True},
+            {"at_least": 1, "optional": True},
             [None, 1],
             [0, False],
             "a whole number, at least 1, or None",
@@ -58,13 +58,13 @@ def test_whole_numbers_within_bounds_pass(bounds, fine, wrong, wanted):
         ),
         ({"above": 0}, [1e-300, 1], [0, -1], "a finite number, above 0"),
         (
-            {"least": 0, "below": 1},
+            {"at_least": 0, "below": 1},
             [0, 0.5],
             [-0.1, 1],
             "a finite number, at least 0 and below 1",
         ),
         (
-            {"above": 0, "most": 1, "optional": True},
+            {"above": 0, "at_most": 1, "optional": True},
             [None, 1],
             [0, 1.5],
             "a finite number, above 0 and at most 1, or None",
@@ -116,8 +116,8 @@ def test_numbers_of_numpy_become_pythons():
         rate: float
         sizes: Sequence[int | None]
 
-    settings = Settings(np.int64(3), np.float32(0.5), (np.int16(1), None))
-    as_python_numbers(settings)
+    settings = Settings(np.int64(3), np.float32(0.5), [np.int16(1), None])
+    to_plain_values(settings)
     assert repr(settings.__dict__) == "{'size': 3, 'rate': 0.5, 'sizes': (1, None)}"
     rate = TrainConfig(learning_rate=np.logspace(-4, -2, 5)[2]).learning_rate
     assert (rate, type(rate)) == (1e-3, float)

@@ -41,6 +41,7 @@ from decoder_only import GPT, GPTConfig
 from decoder_only.hub import from_gpt2, from_llama, gpt2_config, llama_config
 from decoder_only.model import multihead
 from decoder_only.model.attention import attend
+from decoder_only.model.counting import count_parameters
 from decoder_only.model.lm_head import next_token_loss, sliced_next_token_loss
 from decoder_only.model.presets import PRESETS
 
@@ -1029,8 +1030,8 @@ def test_a_size_that_is_given_wins_wherever_it_was_taken_from():
 @pytest.mark.parametrize("settings", [{}, *(v.values[0] for v in VARIANTS)])
 def test_weights_are_counted_before_they_exist(settings):
     config = GPTConfig(**SIZES, head_dim=4, **settings)
-    matrices = [p.numel() for p in GPT(config).parameters() if p.ndim == 2]
-    assert config.n_weights == sum(matrices)
+    counted = sum(count_parameters(config).values())
+    assert counted == sum(p.numel() for p in GPT(config).parameters())
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,15 @@ PATH = {
         "KeyValueCache.append",
         "KeyValueCache._keep",
     ),
-    "decoder_only.model.config": ("GPTConfig", "Size", "Positive"),
+    "decoder_only.model.config": ("GPTConfig",),
     "decoder_only.base.checks": (
-        "check_fields",
+        "check_number",
+        "_HOLDS",
+        "check_whole",
+        "check_choice",
+        "check_choices",
+        "to_plain_values",
         "_plain",
-        "_rule",
-        "_TYPES",
-        "Rule",
-        "require",
     ),
 }
 """What is on the way from ids to logits, by module, in the order of reading."""

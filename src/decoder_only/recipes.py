@@ -152,7 +152,7 @@ def chosen(
         data = {"file": str(text)}
     else:
         n_train = recipe.data["n_train"] if n_stories is None else n_stories
-        check_whole("stories", n_train, 1, 10**9)
+        check_whole("stories", n_train, at_least=1, at_most=10**9)
         n_validation = min(recipe.data["n_validation"], n_train)
         data = {"language": language or recipe.data["language"]}
         data |= {"n_train": n_train, "n_validation": n_validation}

@@ -257,7 +257,7 @@ def plan_training(
     _check_above_zero(**budget, **layout, network=network)
     _check_devices(n_devices, tensor_parallel, sizes)
     _check_one_budget({name for name, value in budget.items() if value is not None})
-    check_number("utilization", utilization, above=0, most=1)
+    check_number("utilization", utilization, above=0, at_most=1)
     where = {"device": device, "utilization": utilization, "network": network}
     fixed = {"law": law, **layout, **where}
     plan_for = partial(_plan, parameters, tokens, sizes, fixed)

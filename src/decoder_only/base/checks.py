@@ -5,8 +5,9 @@
 A value is checked once, where it enters; what is inside trusts it. Chapter 8.
 """
 
-import math
+import operator
 import reprlib
+import sys
 from collections.abc import Iterable
 from numbers import Integral, Number, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -15,61 +16,46 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 _shortened = reprlib.Repr()
 _shortened.maxstring = _shortened.maxlong = _shortened.maxother = 200
 
-
-def check_whole(
-    name: str,
-    value: object,
-    least: float = -math.inf,
-    most: float = math.inf,
-    *,
-    optional: bool = False,
-) -> None:
-    """Refuse what is not a whole number, of Python or NumPy, within bounds.
-
-    Args:
-        name: what the reader calls it: a field, an argument, an option.
-        value: what was given.
-        least, most: the bounds, both allowed.
-        optional: None is fine, too.
-
-    Raises:
-        ValueError: with the name, the value, and what would work.
-    """
-    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not ((is_whole and least <= value <= most) or (value is None and optional)):
-        bounds = {"at least": least, "at most": most}
-        _refuse(name, value, "a whole number", bounds, optional)
+_HOLDS = {
+    "above": operator.gt,
+    "at_least": operator.ge,
+    "below": operator.lt,
+    "at_most": operator.le,
+}
 
 
 def check_number(
-    name: str,
-    value: object,
-    *,
-    above: float = -math.inf,
-    least: float = -math.inf,
-    below: float = math.inf,
-    most: float = math.inf,
-    optional: bool = False,
+    name: str, value: object, *, whole: bool = False, optional: bool = False, **bounds
 ) -> None:
     """Refuse what is not a finite number, of Python or NumPy, within bounds.
 
     Args:
-        name, value, optional: as in `check_whole`.
-        above, below: the bounds, themselves not allowed.
-        least, most: the bounds, both allowed.
+        name: what the reader calls it: a field, an argument, an option.
+        value: what was given.
+        whole: only whole numbers are fine.
+        optional: None is fine, too.
+        bounds: any of `above`, `at_least`, `below` and `at_most`, each with a number.
 
     Raises:
         ValueError: with the name, the value, and what would work.
     """
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    try:
-        is_finite = is_number and math.isfinite(value)
-    except OverflowError:  # a whole number that is larger than any float
-        is_finite = False
-    is_inside = is_finite and above < value < below and least <= value <= most
-    if not (is_inside or (value is None and optional)):
-        bounds = {"above": above, "at least": least, "below": below, "at most": most}
-        _refuse(name, value, "a finite number", bounds, optional)
+    if optional and value is None:
+        return
+    number = _plain(value)
+    fits = isinstance(number, Integral if whole else Real)
+    fits = fits and not isinstance(number, bool)
+    # A whole number may be larger than any float.
+    fits = fits and (whole or abs(number) <= sys.float_info.max)
+    if not (fits and all(_HOLDS[word](number, x) for word, x in bounds.items())):
+        words = [f"{word.replace('_', ' ')} {x}" for word, x in bounds.items()]
+        wanted = "a whole number" if whole else "a finite number"
+        wanted += ", " * bool(words) + " and ".join(words) + ", or None" * optional
+        raise ValueError(f"{name}={_shortened.repr(value)} must be {wanted}")
+
+
+def check_whole(name: str, value: object, **settings) -> None:
+    """Refuse what is not a whole number within bounds; see `check_number`."""
+    check_number(name, value, whole=True, **settings)
 
 
 def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
@@ -91,27 +77,20 @@ def check_choices(settings: object) -> None:
     """
     for name, kind in get_type_hints(type(settings)).items():
         if kind is bool or get_origin(kind) is Literal:
-            choices = get_args(kind) or (True, False)
-            check_choice(name, getattr(settings, name), choices)
+            check_choice(name, getattr(settings, name), get_args(kind) or (True, False))
 
 
-def as_python_numbers(settings: object) -> None:
-    """Turn numbers of NumPy in the fields of a dataclass into Python's, which JSON can hold."""
+def to_plain_values(settings: object) -> None:
+    """Turn numbers of NumPy in the fields of a frozen dataclass into Python's, lists into tuples.
+
+    JSON can hold the numbers then, and what it holds comes back equal.
+    """
     for name, value in vars(settings).items():
-        object.__setattr__(settings, name, _as_python(value))
+        object.__setattr__(settings, name, _plain(value))
 
 
-def _as_python(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_as_python, value))
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return tuple(map(_plain, value))
     is_of_numpy = isinstance(value, Number) and hasattr(value, "item")
     return value.item() if is_of_numpy else value
-
-
-def _refuse(
-    name: str, value: object, kind: str, bounds: dict[str, float], optional: bool
-) -> None:
-    words = [f"{word} {x}" for word, x in bounds.items() if math.isfinite(x)]
-    words = ", ".join([kind, *words[:1]]) + "".join(f" and {x}" for x in words[1:])
-    words += ", or None" * optional
-    raise ValueError(f"{name}={_shortened.repr(value)} must be {words}")

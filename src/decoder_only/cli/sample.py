@@ -55,8 +55,9 @@ def sample(
         stream: Print a single text while it is written, as a terminal gets it in any case.
         raw: Print the texts as they are, whatever they would do to a terminal.
     """
-    check_whole("count", count, 1, 10**5)  # before minutes of loading or of silence
-    check_whole("seed", seed, -(2**63), 2**64 - 1)
+    # Before minutes of loading or of silence.
+    check_whole("count", count, at_least=1, at_most=10**5)
+    check_whole("seed", seed, at_least=-(2**63), at_most=2**64 - 1)
     place = choose_device(device)
     model, tokenizer, data = _opened(run, place)
     if has_native_bfloat16(place):  # half as much to read at each step

@@ -71,7 +71,7 @@ def train(
         model: The shape of the model; what is not given is as the recipe has it.
         training: How it is trained; what is not given is as the recipe has it.
     """
-    check_whole("samples", samples, 0, 10**5)
+    check_whole("samples", samples, at_least=0, at_most=10**5)
     place = choose_device(device)
     keep_freed_memory()
     with process_group(place.type) as process:

@@ -52,7 +52,7 @@ def keep_top_k(logits: Float[Tensor, "b v"], k: int) -> Float[Tensor, "b v"]:
 
     Source: Fan et al. (2018).
     """
-    check_whole("top_k", k, 1)
+    check_whole("top_k", k, at_least=1)
     top = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -math.inf).scatter(-1, top.indices, top.values)
 
@@ -68,7 +68,7 @@ def keep_top_p(logits: Float[Tensor, "b v"], p: int | float) -> Float[Tensor, "b
 
     Source: Holtzman et al. (2020).
     """
-    check_number("top_p", p, above=0, most=1)
+    check_number("top_p", p, above=0, at_most=1)
     if p == 1:
         return logits
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
@@ -127,9 +127,10 @@ def generate(
     Raises:
         ValueError: a setting that cannot work, or rows without a token.
     """
-    check_whole("max_new_tokens", max_new_tokens, 0)
+    check_whole("max_new_tokens", max_new_tokens, at_least=0)
     choose = chooser(temperature, top_k, top_p, generator)
-    check_whole("n_allowed", n_allowed, 1, model.config.vocab_size, optional=True)
+    allowed = {"at_least": 1, "at_most": model.config.vocab_size}
+    check_whole("n_allowed", n_allowed, **allowed, optional=True)
     rows, padding = (ids, None) if isinstance(ids, Tensor) else _aligned(ids)
     shape = tuple(rows.shape)
     if len(shape) != 2 or 0 in shape:
@@ -272,12 +273,13 @@ def beam_search(
 
     Source: Graves (2012); seed documents G and T.
     """
-    check_whole("max_new_tokens", max_new_tokens, 0)
-    check_whole("n_beams", n_beams, 1)
+    check_whole("max_new_tokens", max_new_tokens, at_least=0)
+    check_whole("n_beams", n_beams, at_least=1)
     shape = tuple(getattr(ids, "shape", ()))
     if len(shape) != 1 or 0 in shape:
         raise ValueError(f"ids.shape={shape} must be (sequence,) with a token at least")
-    check_whole("n_allowed", n_allowed, 1, model.config.vocab_size, optional=True)
+    allowed = {"at_least": 1, "at_most": model.config.vocab_size}
+    check_whole("n_allowed", n_allowed, **allowed, optional=True)
     beams, complete = [(ids, 0.0)], []
     with kept_modes(model):
         model.eval()
@@ -311,9 +313,9 @@ def chooser(
     Raises:
         ValueError: a setting that cannot work, before anything is drawn.
     """
-    check_number("temperature", temperature, least=0)
-    check_whole("top_k", top_k, 1, optional=True)
-    check_number("top_p", top_p, above=0, most=1, optional=True)
+    check_number("temperature", temperature, at_least=0)
+    check_whole("top_k", top_k, at_least=1, optional=True)
+    check_number("top_p", top_p, above=0, at_most=1, optional=True)
 
     def choose(logits: Tensor) -> Tensor:
         if temperature == 0:

@@ -53,8 +53,8 @@ def write(
     Raises:
         ValueError: a setting that cannot work.
     """
-    check_whole("count", count, 1)
-    check_whole("max_new_tokens", max_new_tokens, 0)
+    check_whole("count", count, at_least=1)
+    check_whole("max_new_tokens", max_new_tokens, at_least=0)
     choose = chooser(temperature, top_k, top_p, generator)
     if max_new_tokens == 0:
         return [prompt] * count
@@ -84,7 +84,7 @@ def stream(
 
     The model is in evaluation mode until the last piece came. Arguments and errors: `write`.
     """
-    check_whole("max_new_tokens", max_new_tokens, 0)
+    check_whole("max_new_tokens", max_new_tokens, at_least=0)
     choose = chooser(temperature, top_k, top_p, generator)
     if max_new_tokens == 0:
         return iter([prompt])

@@ -9,17 +9,15 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from decoder_only.base.checks import (
-    as_python_numbers,
     check_choices,
     check_number,
     check_whole,
+    to_plain_values,
 )
 from decoder_only.model.mlp import ACTIVATIONS
 from decoder_only.model.multihead import check_heads
 
 __all__ = ["GPTConfig"]
-
-_LARGEST = 2**31 - 1  # of a size, which then fits 32 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,26 +86,23 @@ class GPTConfig:
     base_width: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.windows, list):  # as read from JSON
-            object.__setattr__(self, "windows", tuple(self.windows))
-        as_python_numbers(self)
+        to_plain_values(self)
         check_choices(self)
+        size = {"at_least": 1, "at_most": 2**31 - 1}
         for name in ("vocab_size", "context_length", "d_model", "n_heads"):
-            check_whole(name, getattr(self, name), 1, _LARGEST)
+            check_whole(name, getattr(self, name), **size)
         for name in ("n_kv_heads", "head_dim", "d_mlp", "base_width"):
-            check_whole(name, getattr(self, name), 1, _LARGEST, optional=True)
-        check_whole("n_layers", self.n_layers, 1, 2**16 - 1)
+            check_whole(name, getattr(self, name), **size, optional=True)
+        check_whole("n_layers", self.n_layers, at_least=1, at_most=2**16 - 1)
         check_number("position_base", self.position_base, above=1)
         check_number("norm_eps", self.norm_eps, above=0)
-        check_number("dropout", self.dropout, least=0, below=1)
+        check_number("dropout", self.dropout, at_least=0, below=1)
         check_number("attention_scale", self.attention_scale, above=0, optional=True)
         check_number("soft_cap", self.soft_cap, above=0, optional=True)
         if not isinstance(self.windows, tuple) or not self.windows:
-            raise ValueError(
-                f"windows={self.windows!r:.200} must be a tuple with a window for a block at least"
-            )
+            raise ValueError(f"windows={self.windows!r:.99} must be a tuple, not empty")
         for number, window in enumerate(self.windows):
-            check_whole(f"windows[{number}]", window, 1, _LARGEST, optional=True)
+            check_whole(f"windows[{number}]", window, **size, optional=True)
         check_heads(self.d_model, self.n_heads, self.kv_heads, self.head_dim)
         reason = f"{self.positions} positions rotate dimensions in pairs"
         if self.positions == "rotary" and self.head_width % 2:
@@ -136,15 +131,6 @@ class GPTConfig:
     def width_ratio(self) -> float:
         """D over the base width; 1 in the standard parametrization."""
         return 1.0 if self.base_width is None else self.d_model / self.base_width
-
-    @property
-    def n_weights(self) -> int:
-        """Entries of all tables and matrices, without the vectors."""
-        heads = 2 * (self.n_heads + self.kv_heads) * self.head_width
-        hidden = (3 if self.activation == "swiglu" else 2) * self.mlp_width
-        rows = self.n_layers * (heads + hidden) + self.vocab_size * (2 - self.tied)
-        learned = self.positions == "learned"
-        return self.d_model * (rows + learned * self.context_length)
 
     def to_dict(self) -> dict[str, object]:
         """The fields as plain data, for JSON; `GPTConfig(**data)` restores them."""

@@ -19,6 +19,7 @@ from decoder_only.model.attention import attention_mask
 from decoder_only.model.block import Block
 from decoder_only.model.cache import CachePosition, KeyValueCache
 from decoder_only.model.config import GPTConfig
+from decoder_only.model.counting import count_parameters
 from decoder_only.model.embeddings import (
     LearnedPositions,
     SinusoidalPositions,
@@ -54,8 +55,8 @@ class GPT(nn.Module):
         self, config: GPTConfig, *, generator: torch.Generator | None = None
     ) -> None:
         # Refused before anything is made, so that no settings file can exhaust the machine.
-        n_layers, n_weights = config.n_layers, config.n_weights
-        device = torch.get_default_device()
+        n_layers, device = config.n_layers, torch.get_default_device()
+        n_weights = sum(count_parameters(config).values())
         if n_layers > 4096:
             raise ValueError(f"{n_layers=} must be at most 4096")
         if n_weights > 2**35 and device.type != "meta":

@@ -172,8 +172,9 @@ class StoryLanguage:
     ) -> None:
         tales = ALL_TALES if tales is None else tales
         check_whole("seed", seed)
-        check_whole("n_characters", n_characters, FEWEST_CHARACTERS, MOST_CHARACTERS)
-        check_number("exponent", exponent, least=0, most=MOST_EXPONENT)
+        sizes = {"at_least": FEWEST_CHARACTERS, "at_most": MOST_CHARACTERS}
+        check_whole("n_characters", n_characters, **sizes)
+        check_number("exponent", exponent, at_least=0, at_most=MOST_EXPONENT)
         is_list = isinstance(tales, Collection) and len(tales) > 0
         if not is_list or not {*tales} <= {*ALL_TALES}:
             raise ValueError(f"{tales=} must be some of {', '.join(ALL_TALES)}")
