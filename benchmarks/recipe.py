@@ -231,7 +231,7 @@ def measure(point: Point) -> Row:
         learning_rate=point.learning_rate,
         table_learning_rate=point.table_learning_rate,
         schedule=point.schedule,
-        decay_share=point.decay_share,
+        decay_fraction=point.decay_share,
         warmup_steps=point.warmup_steps,
         weight_decay=point.weight_decay,
         seed=point.seed,

@@ -35,7 +35,7 @@ TRAINING = {
     "optimizer": "muon",
     "learning_rate": 8e-3,
     "schedule": "warmup_stable_decay",
-    "decay_share": 0.4,
+    "decay_fraction": 0.4,
     "warmup_steps": 200,
     "evaluate_every": 1000,
     "save_every": 200,

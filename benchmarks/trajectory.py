@@ -47,7 +47,7 @@ TRAINING = TrainConfig(
     optimizer="muon",
     learning_rate=8e-3,
     schedule="warmup_stable_decay",
-    decay_share=0.5,
+    decay_fraction=0.5,
     warmup_steps=50,
     compile=False,
 )

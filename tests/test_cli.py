@@ -1203,7 +1203,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_deleted(
 def test_a_run_takes_more_steps_with_its_text_elsewhere(text, tmp_path, capfd):
     run("train", "--text", text, *NINE, "--out", "run")
     text.rename(tmp_path / "moved.txt")
-    said = refused(capfd, "train", "--resume", "run")
+    said = refused(capfd, "train", "--resume", "run", "--steps", "12")
     assert "fox.txt does not exist" in said
     assert "decoder-only train --resume run --text FILE" in said
     more = ("--text", "moved.txt", "--steps", "12", "--quiet")
@@ -1286,17 +1286,41 @@ def test_a_run_is_never_the_folder_of_its_export(trained, capfd):
     assert checkpoint.load(trained).step == 3
 
 
-def test_a_finished_run_without_its_log_says_what_is_not_known(text, capfd):
+def test_a_finished_run_needs_neither_its_text_nor_its_log(text, capfd):
     assert run("train", "--text", text, *NINE, "--out", "run") == 0
-    whole = Path("run/log.jsonl").read_text().splitlines(keepends=True)
-    for lines in ([], whole[:-1], whole):
-        Path("run/log.jsonl").write_text("".join(lines))
+    before = {path: path.read_bytes() for path in Path("run").iterdir()}
+    text.unlink()
+    for words in ((), ("--steps", 9), ("--text", "elsewhere.txt")):
         capfd.readouterr()
-        assert run("train", "--resume", "run", "--quiet", "--samples=0") == 0
+        assert run("train", "--resume", "run", "--quiet", *words) == 0
         said = capfd.readouterr().out
-        assert ("Its loss is not known" in said) == (lines != whole)
-        assert ("validation loss" in said) == (lines == whole)
-        assert "The run is in run" in said
+        assert "has taken all of its 9 steps; --steps gives it more" in said
+        assert "decoder-only sample --run run" in said
+    assert {path: path.read_bytes() for path in Path("run").iterdir()} == before
+    Path("run/log.jsonl").unlink()
+    assert run("train", "--resume", "run", "--quiet") == 0
+    for words in (("--steps", 10), ("--lr", "0.5")):
+        said = refused(capfd, "train", "--resume", "run", *words)
+        assert "say where the run's text is now" in said
+
+
+def test_a_run_whose_settings_have_older_names_goes_on(text, tmp_path, capfd):
+    words = ("--text", text, *NINE, "--schedule", "warmup_stable_decay")
+    with interrupted_after(4):
+        assert run("train", *words, "--out", "run") == 130
+    state = checkpoint.latest_state("run")
+    config, notes = config_of(tmp_path / "run"), dict(state.notes)
+    training = json.loads(notes["training"])
+    for settings in (config["training"], training):
+        settings["decay_share"] = settings.pop("decay_fraction")
+    Path("run/config.json").write_text(json.dumps(config))
+    notes["training"] = json.dumps(training)
+    tensors = {name: state.tensors[name] for name in state.tensors}
+    checkpoint.save_state("run", tensors, step=state.step, notes=notes)
+    more = ("--resume", "run", "--quiet", "--samples=0")
+    said = refused(capfd, "train", *more, "--decay-fraction", "0.1")
+    assert "was begun with decay_fraction=0.8 (training), not 0.1" in said
+    assert run("train", *more) == 0
 
 
 def test_a_text_is_streamed_as_it_is_written(trained, capfd):

@@ -413,7 +413,7 @@ def test_cosine_at_points_that_can_be_checked_by_hand():
 
 
 def test_stable_decay_at_points_that_can_be_checked_by_hand():
-    course = {"warmup_steps": 10, "total_steps": 110, "decay_share": 0.4}
+    course = {"warmup_steps": 10, "total_steps": 110, "decay_fraction": 0.4}
     assert [warmup_stable_decay(step, **course) for step in (10, 70)] == [1.0, 1.0]
     assert warmup_stable_decay(80, **course) == pytest.approx(0.75)
     assert warmup_stable_decay(109, **course) == pytest.approx(1 / 40)

@@ -111,8 +111,8 @@ def a_batch(
         ("momentum", 1.0, "a finite number, at least 0 and below 1"),
         ("beta1", 1.0, "a finite number, at least 0 and below 1"),
         ("beta2", -0.1, "a finite number, at least 0 and below 1"),
-        ("decay_share", 0.0, "a finite number, above 0 and at most 1"),
-        ("decay_share", 1.5, "a finite number, above 0 and at most 1"),
+        ("decay_fraction", 0.0, "a finite number, above 0 and at most 1"),
+        ("decay_fraction", 1.5, "a finite number, above 0 and at most 1"),
         ("recompute", 1, "one of (True, False)"),
         ("compile", "yes", "one of (True, False, None)"),
         ("optimizer", "sgd", "one of ('adamw', 'muon')"),
@@ -151,10 +151,10 @@ def test_the_warm_up_fits_into_a_short_run(steps, default):
 
 def test_the_decay_begins_where_it_is_told():
     settings = {"steps": 110, "warmup_steps": 10, "schedule": "warmup_stable_decay"}
-    assert TrainConfig(**settings, decay_share=0.1).rate_factor(99) == 1.0
-    assert TrainConfig(**settings, decay_share=0.1).rate_factor(105) == pytest.approx(
-        0.5
-    )
+    assert TrainConfig(**settings, decay_fraction=0.1).rate_factor(99) == 1.0
+    assert TrainConfig(**settings, decay_fraction=0.1).rate_factor(
+        105
+    ) == pytest.approx(0.5)
     assert TrainConfig(**settings).rate_factor(90) == pytest.approx(0.5)
 
 

@@ -133,7 +133,7 @@ def measure(point: Point) -> Row:
     batch = BATCH[point.d_model]
     per_epoch = point.n_people // batch
     steps = per_epoch * point.exposures
-    shape = {"warmup_steps": WARMUP, "total_steps": steps, "decay_share": 0.5}
+    shape = {"warmup_steps": WARMUP, "total_steps": steps, "decay_fraction": 0.5}
     for step in range(steps):
         if step % per_epoch == 0:
             order = torch.randperm(point.n_people, generator=generator)

@@ -90,7 +90,7 @@ def run(point: Point, material: tuple, meter: Meter) -> None:
         optimizer="muon",
         learning_rate=point.learning_rate,
         schedule="warmup_stable_decay",
-        decay_share=0.5,
+        decay_fraction=0.5,
         warmup_steps=30,
         seed=point.seed,
     )

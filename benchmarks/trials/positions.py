@@ -211,7 +211,7 @@ def more(
     optimizers = build_optimizers(model, optimizer="muon", learning_rate=peak)
     for step in range(steps):
         share = warmup_stable_decay(
-            step, warmup_steps=steps // 20, total_steps=steps, decay_share=0.6
+            step, warmup_steps=steps // 20, total_steps=steps, decay_fraction=0.6
         )
         set_learning_rate(optimizers, share)
         batch = training_batch(

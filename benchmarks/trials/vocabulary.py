@@ -111,7 +111,7 @@ def measure(point: Point) -> Row:
         optimizer="muon",
         learning_rate=point.learning_rate,
         schedule="warmup_stable_decay",
-        decay_share=0.6,
+        decay_fraction=0.6,
         warmup_steps=16,
         seed=point.seed,
     )

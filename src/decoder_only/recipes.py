@@ -30,7 +30,7 @@ from decoder_only.model.presets import MODERN
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import checkpoint
-from decoder_only.training.config import TrainConfig
+from decoder_only.training.config import TrainConfig, current_names
 from decoder_only.training.processes import ALONE, Process, broadcast
 
 
@@ -43,11 +43,13 @@ class Recipe:
             its `file`. `vocab_size` is the largest vocabulary to learn.
         model: fields of `GPTConfig`; of them `vocab_size` only where it must be exactly that.
         training: fields of `TrainConfig`.
+        is_finished: whether a run has already been trained so, to its last step.
     """
 
     data: dict[str, object]
     model: dict[str, object]
     training: dict[str, object] = field(default_factory=dict)
+    is_finished: bool = False
 
 
 def _model(
@@ -82,7 +84,7 @@ RECIPES: dict[str, Recipe] = {
             learning_rate=8e-3,
             table_learning_rate=1.6e-2,
             schedule="warmup_stable_decay",
-            decay_share=0.8,
+            decay_fraction=0.8,
             warmup_steps=50,
             weight_decay=0.0,
             loss_slices=4,
@@ -97,7 +99,7 @@ RECIPES: dict[str, Recipe] = {
             880,
             8,
             schedule="warmup_stable_decay",
-            decay_share=0.8,
+            decay_fraction=0.8,
             warmup_steps=20,
             weight_decay=1.0,
             loss_slices=4,
@@ -195,8 +197,8 @@ def stored(
         training: fields of `TrainConfig` that may change meanwhile; `train` says which may not.
 
     Raises:
-        FileNotFoundError: the folder holds no run.
-        ValueError: it was not begun by `decoder-only train`, or has changed since.
+        FileNotFoundError: the folder holds no run, or its text is gone and will be needed.
+        ValueError: the run was not begun by `decoder-only train`, or has changed since.
     """
     config = checkpoint.read_config(run)
     if not {"data", "training"} <= set(config):
@@ -204,18 +206,24 @@ def stored(
             f"{run} was not begun by `decoder-only train`: {checkpoint.CONFIG} does not tell data "
             "and training, so there is nothing to go on with"
         )
-    file = Path(config["data"].get("file", "shakespeare"))
-    if text is None and str(file) != "shakespeare" and not file.exists():
-        raise FileNotFoundError(
-            f"{file} does not exist (looked in {Path.cwd()}); say where the run's text lies now: "
-            f"decoder-only train --resume {shlex.quote(str(run))} --text FILE"
-        )
     # Before anything is opened that config.json names: it is what the states were saved with.
     state = checkpoint.latest_state(run)
-    then = config["training"] | (json.loads(state.notes["training"]) if state else {})
-    data = config["data"] | ({} if text is None else {"file": str(text)})
+    before = config["training"] | (json.loads(state.notes["training"]) if state else {})
+    before = current_names(before)
+    settings = {**before, **(training or {})}
+    is_finished = bool(state) and state.step == settings["steps"] and settings == before
+    file = Path(config["data"].get("file", "shakespeare"))
+    is_there = text is not None or str(file) == "shakespeare" or file.exists()
+    if not (is_there or is_finished):
+        raise FileNotFoundError(
+            f"{file} does not exist (looked in {Path.cwd()}); say where the run's text is now: "
+            f"decoder-only train --resume {shlex.quote(str(run))} --text FILE"
+        )
     return Recipe(
-        data=data, model=config["model"], training={**then, **(training or {})}
+        data=config["data"] | ({} if text is None else {"file": str(text)}),
+        model=config["model"],
+        training=settings,
+        is_finished=is_finished,
     )
 
 

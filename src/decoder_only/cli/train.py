@@ -84,12 +84,21 @@ def train(
             named = language is not None, stories is not None
             _check_nothing_new(recipe, out, overwrite, model, *named)
             chosen = recipes.stored(resume, text=text, training=training)
+        if chosen.is_finished:
+            return _say_finished(resume, chosen) if process.is_first else 0
         how = {"process": process, "strategy": strategy}
         # Whatever the training would refuse comes before a folder is made or replaced.
         check_settings(TrainConfig(**chosen.training), **how)
         where = {"resume": resume, "out": out, "overwrite": overwrite}
         done = _train(chosen, place, **where, progress=not quiet, **how)
     return _conclude(chosen, *done, place, samples) if process.is_first else 0
+
+
+def _say_finished(run: Path, recipe: recipes.Recipe) -> int:
+    steps = f"all of its {recipe.training['steps']:,} steps; --steps gives it more"
+    print(f"The run in {plain(run)} has taken {steps}. Let it write:")
+    print(command("sample", "--run", run))
+    return 0
 
 
 def _check_nothing_new(*options: object) -> None:
@@ -185,9 +194,6 @@ def _report(history: History, material: recipes.Material) -> None:
     times = history.tokens / material.train.n_targets
     print(f"\nTrained for {history.seconds:.0f} s on {m_tokens:.2f} M tokens, ", end="")
     print(f"which is {times:.1f} times the data.\n")
-    if not history.evaluations or history.evaluations[-1][0] < len(history.losses):
-        print("Its loss is not known: the log does not tell of the last evaluation.")
-        return
     final = history.final
     print(f"{'':15}  nats per token  bits per byte")
     rows = {"validation loss": final.loss, "exact floor": final.floor, "gap": final.gap}

@@ -2,6 +2,7 @@
 
 Chapter 9."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -38,7 +39,7 @@ class TrainConfig:
         schedule: "cosine", "warmup_stable_decay" or "inverse_square_root".
         warmup_steps: steps in which the rate rises, fewer than all; None for 50, or a tenth of a
             run that is shorter than 500.
-        decay_share: fraction of the steps after warm-up in which "warmup_stable_decay" decays.
+        decay_fraction: fraction of the steps after warm-up in which "warmup_stable_decay" decays.
         weight_decay: pull of matrices towards zero, per unit of learning rate.
         beta1, beta2: memory of AdamW's two means.
         momentum: memory of Muon's mean.
@@ -64,7 +65,7 @@ class TrainConfig:
     table_learning_rate: float | None = None
     schedule: Literal[*SCHEDULES] = "cosine"
     warmup_steps: int | None = None
-    decay_share: float = 0.4
+    decay_fraction: float = 0.4
     weight_decay: float = 0.1
     beta1: float = 0.9
     beta2: float = 0.95
@@ -94,7 +95,7 @@ class TrainConfig:
         for name in ("table_learning_rate", "max_gradient_norm"):
             check_number(name, getattr(self, name), above=0, optional=True)
         check_number("weight_decay", self.weight_decay, at_least=0)
-        check_number("decay_share", self.decay_share, above=0, at_most=1)
+        check_number("decay_fraction", self.decay_fraction, above=0, at_most=1)
         for name in ("beta1", "beta2", "momentum"):
             check_number(name, getattr(self, name), at_least=0, below=1)
         if self.batch_size % self.accumulation:
@@ -112,7 +113,7 @@ class TrainConfig:
         """The learning rate of a step, counted from 0, divided by its peak."""
         lengths = {"warmup_steps": self.warmup, "total_steps": self.steps}
         if self.schedule == "warmup_stable_decay":
-            lengths["decay_share"] = self.decay_share
+            lengths["decay_fraction"] = self.decay_fraction
         return SCHEDULES[self.schedule](step, **lengths)
 
     def is_due(self, what: str, n_taken: int) -> bool:
@@ -125,6 +126,12 @@ class TrainConfig:
     def to_dict(self) -> dict[str, object]:
         """The fields as plain data, for JSON; `TrainConfig(**data)` restores them."""
         return asdict(self)
+
+
+def current_names(settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings of a run, which may be older, under the names that the fields have now."""
+    former = {"decay_share": "decay_fraction"}
+    return {former.get(name, name): value for name, value in settings.items()}
 
 
 def check_settings(

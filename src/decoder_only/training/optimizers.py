@@ -349,7 +349,7 @@ def cosine(step: int, *, warmup_steps: int, total_steps: int) -> float:
 
 
 def warmup_stable_decay(
-    step: int, *, warmup_steps: int, total_steps: int, decay_share: float = 0.4
+    step: int, *, warmup_steps: int, total_steps: int, decay_fraction: float = 0.4
 ) -> float:
     """A straight line up, the peak for most of the time, a straight line down to 0 at the end.
 
@@ -358,13 +358,13 @@ def warmup_stable_decay(
 
     Args:
         step, warmup_steps, total_steps: see `cosine`.
-        decay_share: share of the steps, after warm-up, in which the rate falls.
+        decay_fraction: share of the steps, after warm-up, in which the rate falls.
 
     Source: Hu et al. (2024); Hägele et al. (2024).
     """
     if step < warmup_steps:
         return (step + 1) / warmup_steps
-    decay_steps = decay_share * (total_steps - warmup_steps)
+    decay_steps = decay_fraction * (total_steps - warmup_steps)
     return min(1.0, max(0.0, (total_steps - step) / max(decay_steps, 1e-9)))
 
 

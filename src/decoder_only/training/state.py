@@ -15,7 +15,7 @@ from decoder_only.base import hardware
 from decoder_only.data.corpus import Corpus
 from decoder_only.model.gpt import GPT
 from decoder_only.training import checkpoint, processes
-from decoder_only.training.config import TrainConfig
+from decoder_only.training.config import TrainConfig, current_names
 from decoder_only.training.evaluation import device_of
 from decoder_only.training.monitor import History
 from decoder_only.training.optimizers import build_optimizers
@@ -175,6 +175,7 @@ def saved_state(
         begun = {part: json.loads(state.notes.get(part, "{}")) for part in origin}
         for reason in state.damaged:
             warnings.warn(f"passed over: {reason}", stacklevel=3)
+    begun["training"] = current_names(begun["training"])
     for part, settings in origin.items():
         for name, now in settings.items():
             then = begun[part].get(name, now)
