@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -322,6 +323,7 @@ DIE_AT_EVERY_STEP = """
 import io, os, signal, sys, warnings
 from pathlib import Path
 from decoder_only.data import prepared as tokens
+from decoder_only.data import prepared
 from decoder_only.data.prepared import open_tokens, prepare
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -495,6 +497,23 @@ def test_nothing_is_written_through_a_link_beside_the_folder(folder, name, tmp_p
     assert open_tokens(folder)
     assert not any((tmp_path / "elsewhere").iterdir())
     assert not (tmp_path / name).is_symlink()
+
+
+@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="not Linux")
+def test_a_folder_that_is_bound_from_the_same_disk_is_refused_first(tmp_path):
+    source, folder = tmp_path / "source", tmp_path / "a folder\\"
+    source.mkdir()
+    folder.mkdir()
+    command = ["mount", "--bind", source, folder]
+    if shutil.which("mount") is None or subprocess.run(command).returncode:
+        pytest.skip("this process may not mount anything")
+    try:
+        with pytest.raises(OSError, match="cannot be replaced as a whole, because"):
+            prepare(Path("no such text"), folder, tokenizer=BYTES)
+        assert list(source.iterdir()) == []
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    assert not prepared._is_bound(folder)
 
 
 @pytest.mark.parametrize("why", ["a mount", "here"])

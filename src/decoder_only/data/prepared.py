@@ -197,14 +197,24 @@ def _take_place(new: Path, folder: Path, old: Path) -> None:
 
 
 def _replaceable(folder: str | Path) -> Path:
-    """The folder itself, behind a link, if another can take its place."""
+    """The folder that a path or link leads to, unless no other folder can take its place."""
     folder = Path(folder).resolve()
-    if folder == Path.cwd() or os.path.ismount(folder):
+    if folder == Path.cwd() or os.path.ismount(folder) or _is_bound(folder):
         raise OSError(
-            f"{folder} cannot be replaced as a whole, being where a disk is mounted, or where this "
-            f"runs; choose a folder in it, such as {folder / 'tokens'}"
+            f"{folder} cannot be replaced as a whole, because something is mounted there, or this "
+            f"runs there; choose a folder in it, such as {folder / 'tokens'}"
         )
     return folder
+
+
+def _is_bound(folder: Path) -> bool:
+    """Whether another folder of the same disk is mounted here, as Linux alone can do."""
+    table = Path("/proc/self/mountinfo")
+    lines = table.read_bytes().splitlines() if table.exists() else []
+    name = os.fsencode(folder)
+    for byte in b"\\ \t\n":  # which the table writes as numbers
+        name = name.replace(bytes([byte]), b"\\%03o" % byte)
+    return any(line.split()[4] == name for line in lines)
 
 
 def _check_tokenizer(tokenizer: BytePairTokenizer) -> None:
