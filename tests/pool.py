@@ -14,10 +14,10 @@ import contextlib
 import importlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -46,26 +46,33 @@ class Worker:
         return answer["result"]
 
 
-def call(function: str, *arguments: Any, n: int = 1, timeout: float = 900) -> list[Any]:
+def call(
+    function: str, *arguments: Any, n: int = 1, timeout: float | None = None
+) -> list[Any]:
     """Run a function in n processes at once; what it returned in each.
 
     Args:
         function: "module:name", of a module beside this one or of an installed one. Of several
             processes each has torchrun's variables; what joins them to a group is its own affair.
         arguments: that JSON can hold, as what is returned must be.
-        timeout: seconds after which all are ended, who may be waiting for each other: many, for
-            on a busy machine a compilation alone takes minutes.
+        timeout: seconds after which all are ended. By default 420 for several, which may wait for
+            each other without an end, and 900 for one, because a compilation takes minutes on a
+            busy machine.
 
     Raises:
         AssertionError: with the traceback of each that failed. All processes are then new ones.
     """
     while len(started) < n:
         started.append(Worker())
-    orders = [
-        {"function": function, "arguments": arguments, "environment": each}
-        for each in _environments(n)
-    ]
-    with ThreadPoolExecutor(n) as threads:
+    timeout = (900 if n == 1 else 420) if timeout is None else timeout
+    with (
+        contextlib.nullcontext([{}]) if n == 1 else world(n) as environments,
+        ThreadPoolExecutor(n) as threads,
+    ):
+        orders = [
+            {"function": function, "arguments": arguments, "environment": each}
+            for each in environments
+        ]
         answers = [
             threads.submit(worker.obey, order)
             for worker, order in zip(started, orders, strict=False)
@@ -78,17 +85,25 @@ def call(function: str, *arguments: Any, n: int = 1, timeout: float = 900) -> li
     return [each.result() for each in answers]
 
 
-def _environments(n: int) -> list[dict[str, str]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    world = {"WORLD_SIZE": n, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    if n == 1:
-        return [{}]
-    return [
-        {name: str(x) for name, x in {**world, "RANK": i, "LOCAL_RANK": i}.items()}
-        for i in range(n)
-    ]
+@contextlib.contextmanager
+def world(n: int) -> Iterator[list[dict[str, str]]]:
+    """The variables that torchrun sets in each of n processes, valid within the context.
+
+    As under torchrun the parent holds the store through which the processes find each other. It
+    has chosen a free port and listens there already. A port that is only looked up may be taken by
+    another run of tests in between: a process then waits for a world that it does not belong to.
+    """
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    common = {
+        "WORLD_SIZE": str(n),
+        "MASTER_ADDR": store.host,
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+    yield [common | {"RANK": str(i), "LOCAL_RANK": str(i)} for i in range(n)]
+    del store
 
 
 @atexit.register

@@ -170,38 +170,44 @@ def test_what_a_killed_save_left_behind_is_no_obstacle(saved):
     assert sorted(path.name for path in saved.iterdir()) == LOCK + FILES
 
 
-def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved):
+@pytest.mark.parametrize("moment", ["ready", "renaming", "saved"])
+def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved, moment):
     program = textwrap.dedent(
         f"""
-        import itertools, torch
+        import itertools, os, sys, time, torch
         from decoder_only.training import checkpoint
-        run = {str(saved)!r}
+        run, moment = {str(saved)!r}, {moment!r}
+
+        def say(word):
+            print(word, flush=True)
+            if word == moment == "renaming":
+                time.sleep(3600)
+
+        def replace(*paths, really=os.replace):
+            say("renaming")
+            really(*paths)
+
+        os.replace = replace
         model = checkpoint.load(run).model
-        print("ready", flush=True)
+        say("ready")
         for step in itertools.count(8):
             with torch.no_grad():
                 for parameter in model.parameters():
                     parameter.fill_(step)
             checkpoint.save(run, model, step=step)
+            say("saved")
         """
     )
-    last = 7
-    for pause in (0.011, 0.05):
-        process = subprocess.Popen(
-            [sys.executable, "-c", program], stdout=subprocess.PIPE
-        )
-        assert process.stdout.readline() == b"ready\n"
-        time.sleep(pause)
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert f"{moment}\n" in process.stdout  # reads until it is said
         process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        found = load(saved)
-        assert found.step >= last
-        if found.step > 7:
-            assert all(
-                (weight == found.step).all() for weight in found.model.parameters()
-            )
-        last = 8
+    found = load(saved)
+    assert found.step >= (8 if moment == "saved" else 7)
+    if moment == "renaming":
+        assert found.step == 7
+    if found.step > 7:
+        assert all((weight == found.step).all() for weight in found.model.parameters())
 
 
 # ------------------------------------------------------------------------------------------ damage

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -63,31 +62,20 @@ def launched(
     script: str, *arguments: str, n_processes: int = 2, ends: tuple[int, ...] = (0, 0)
 ) -> list[str]:
     """Run a script in processes of its own, as torchrun starts them; what each printed."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    children = []
-    for rank in range(n_processes):
-        environment = {
-            **os.environ,
-            "PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}",
-            "OMP_NUM_THREADS": "1",
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(n_processes),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-        }
-        children.append(
+    path = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
+    common = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    with pool.world(n_processes) as environments:
+        children = [
             subprocess.Popen(
                 [sys.executable, "-c", script, *arguments],
-                env=environment,
+                env=common | environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-        )
-    said = [child.communicate(timeout=240)[0] for child in children]
+            for environment in environments
+        ]
+        said = [child.communicate(timeout=240)[0] for child in children]
     codes = tuple(child.returncode for child in children)
     assert codes == ends[:n_processes], "".join(said)
     return said
