@@ -1,8 +1,8 @@
 """Files that a crash leaves whole: either the old content is there, or the new.
 
-A process can die at any moment, so no file is changed in place. It is written aside, forced onto
-the disk, and renamed over the old one, which a file system does as a whole or not at all.
-Chapter 9.
+A process can die at any moment, so no file is changed in place. The new content is written to
+another file, forced onto the disk, and renamed over the old one. A file system does a renaming as
+a whole or not at all. Chapter 9.
 """
 
 import contextlib
@@ -19,61 +19,59 @@ LOCK = ".lock"
 AnyPath = str | os.PathLike[str]
 
 _LARGEST_JSON = 2**25
-_OF_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-_OF_VALUES += (RecursionError,)
+_BAD_VALUE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_BAD_VALUE += (RecursionError,)
 
 
 def open_file(path: Path, mode: str = "rb") -> BinaryIO:
-    """Open a file that may lie in a stranger's folder.
+    """Open a file in a folder that may come from a stranger.
 
-    A pipe or a device could keep its reader for ever, so it is not opened at all. Nothing is
-    written through a link: behind it lies a file that belongs elsewhere.
+    A pipe or a device could keep its reader waiting for ever, so neither is opened. Nothing is
+    written through a link, which may lead to a file outside the folder.
 
     Args:
         path: the file.
         mode: "rb" or "ab".
 
     Raises:
-        FileNotFoundError: it is to be read, and not there.
-        ValueError: something else than a file has its name.
+        FileNotFoundError: the file is to be read, and is not there.
+        ValueError: the path is a folder, a pipe or a device, or a link that would be written to.
     """
     is_read = mode == "rb"
-    if is_read or os.path.lexists(path):
-        found = os.stat(path, follow_symlinks=is_read)
-        if not stat.S_ISREG(found.st_mode):
-            wanted = (
-                "and no folder, pipe or device" if is_read else "and no link; delete it"
-            )
-            raise ValueError(f"{path} is damaged: it must be a file, {wanted}")
+    if not is_read and not os.path.lexists(path):
+        return path.open(mode)
+    if not stat.S_ISREG(os.stat(path, follow_symlinks=is_read).st_mode):
+        others = "folder, pipe or device" if is_read else "link; delete it"
+        raise ValueError(f"{path} is damaged: it must be a file, and no {others}")
     return path.open(mode)
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
-    """Replace a file as a whole: written aside, forced onto the disk, renamed.
+    """Replace a file as a whole: write another, force it onto the disk, rename it.
 
     Only one process may write a path at a time.
 
     Args:
         path: the file.
-        content: all of it, or its pieces in order, so that no copy of the whole is made.
+        content: the bytes, or pieces of them in order, so that no copy of the whole is made.
     """
-    aside = path.with_name(f".{path.name}.part")
+    new = path.with_name(f".{path.name}.part")
     try:
-        aside.unlink(missing_ok=True)  # whatever it is: of a process that was killed
-        with aside.open("xb") as file:
+        new.unlink(missing_ok=True)  # left by a process that was killed
+        with new.open("xb") as file:
             file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(aside, path)
+        os.replace(new, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
+            new.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Force the names in a folder onto the disk: a renaming is not safe before."""
+    """Force the names in a folder onto the disk; before that, a renaming may be lost."""
     if hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -91,29 +89,30 @@ def sha256_of_file(path: Path) -> str:
 def check_free(
     folder: Path,
     kind: str,
-    ours: Callable[[Path], Collection[str]],
+    replaceable: Callable[[Path], Collection[str]],
     *,
     overwrite: bool,
-    beside: Collection[str] = (),
+    ignore: Collection[str] = (),
 ) -> None:
-    """Refuse a folder that holds something, unless that may be overwritten.
+    """Refuse a folder that is not empty, unless its content may be overwritten.
 
     Args:
         folder: need not be there.
-        kind: what is going to be in it, as an error calls it.
-        ours: the names in a folder that belong to that kind; what else is there must stay.
-        overwrite: what is ours may go.
-        beside: names of files that do not count.
+        kind: what the folder is going to hold, in the words of an error message.
+        replaceable: gives the names in a folder that belong to this kind. Anything else in the
+            folder must stay.
+        overwrite: files of this kind may be replaced.
+        ignore: names of files that do not count.
 
     Raises:
-        FileExistsError: it is a file, or holds what may not go.
+        FileExistsError: the path is a file, or the folder holds what may not be replaced.
     """
     if not folder.exists():
         return
     if not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; choose a folder for {kind}")
-    names = {path.name for path in folder.iterdir()}.difference(beside)
-    if others := sorted(names.difference(ours(folder))):
+    names = {path.name for path in folder.iterdir()}.difference(ignore)
+    if others := sorted(names.difference(replaceable(folder))):
         some = ", ".join(others[:3]) + ", …" * (len(others) > 3)
         raise FileExistsError(
             f"{folder} holds something that is not {kind} ({some}); "
@@ -127,12 +126,12 @@ def check_free(
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from working in a folder meanwhile.
+    """Keep other processes out of a folder within the context.
 
-    The operating system holds the lock, and lets go of it however the process ends.
+    The operating system holds the lock, and releases it however the process ends.
 
     Raises:
-        OSError: another process has it, or the folder cannot be written.
+        OSError: another process holds the lock, or the folder cannot be written.
     """
     with explained(folder):
         file = open_file(folder / LOCK, "ab")
@@ -159,7 +158,7 @@ def _lock(file: BinaryIO) -> None:
 
 @contextlib.contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Name the folder where what fails within is due to it."""
+    """Name the folder in every OSError that is raised within the context."""
     try:
         yield
     except OSError as error:
@@ -170,32 +169,32 @@ def explained(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Make one line that names the file of whatever fails on what it says.
+    """Turn what fails on the content of a file into one line that names the file.
 
-    A stranger's file may hold a list where a number is due. That is looked at where the number
-    is used, and not again here.
+    A file from a stranger may hold a list in the place of a number. That fails where the number is
+    used, with an error of any kind.
 
     Raises:
-        ValueError: something failed that belongs to values, and not to the disk.
+        ValueError: something failed on a value, and not on the disk.
     """
     try:
         yield
-    except _OF_VALUES as error:
-        said = str(error).partition("\n")[0]
-        if isinstance(error, ValueError) and str(path) in said:
+    except _BAD_VALUE as error:
+        reason = str(error).partition("\n")[0]
+        if isinstance(error, ValueError) and str(path) in reason:
             raise
         kind = f"{type(error).__name__}: " if isinstance(error, LookupError) else ""
         raise ValueError(
-            f"{path} is damaged, or from another version: {kind}{said:.300}"
+            f"{path} is damaged, or from another version: {kind}{reason:.300}"
         ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The table that a JSON file holds. It may come from a stranger: nothing is read for ever.
+    """Read the table in a JSON file, which may come from a stranger.
 
     Raises:
-        FileNotFoundError: there is no such file, or it is a folder, a device or a pipe.
-        ValueError: it is no JSON, or no table, or has more than 32 MB.
+        FileNotFoundError: there is no such file, or the path is a folder, a device or a pipe.
+        ValueError: the file is not JSON, holds no table, or has more than 32 MB.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
@@ -204,10 +203,10 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if len(content) > _LARGEST_JSON:
             raise ValueError("it is larger than 32 MB")
-        found = _parsed(content)
-        if not isinstance(found, dict):
-            raise ValueError(f"it holds a {type(found).__name__}, and must be a table")
-        return found
+        table = _parsed(content)
+        if not isinstance(table, dict):
+            raise ValueError(f"it holds a {type(table).__name__}, and must be a table")
+        return table
     except RecursionError:
         raise ValueError(f"{path} is damaged: its lists are nested too deep") from None
     except ValueError as error:
@@ -217,7 +216,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _parsed(content: bytes) -> Any:
-    """JSON, read without collecting garbage, of which it makes none but much to look through."""
+    """Parse JSON with the garbage collector off: parsing makes no garbage, but many objects."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

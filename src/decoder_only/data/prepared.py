@@ -167,7 +167,7 @@ def _made_aside(folder: Path, *, overwrite: bool) -> Iterator[Path]:
         aside.mkdir(parents=True, exist_ok=True)
         with files.locked(aside):
             try:
-                files.check_free(folder, "prepared data", _ours, overwrite=overwrite)
+                files.check_free(folder, "prepared data", _files, overwrite=overwrite)
                 shutil.rmtree(new, ignore_errors=True)
                 new.mkdir()
                 yield new
@@ -247,7 +247,7 @@ def _on_disk(text: Path | Readable, folder: Path) -> Path:
     return Path(file.name)
 
 
-def _ours(_: Path) -> set[str]:
+def _files(_: Path) -> set[str]:
     return {INDEX, TOKENIZER, *PARTS.values()}
 
 

@@ -1,4 +1,4 @@
-"""A run's folder: what is needed to go on with a training, to repeat it, and to use the model.
+"""A run's folder: what is needed to resume a training, to repeat it, and to use the model.
 
     config.json                  model, training, data, seeds, versions, state of the code
     tokenizer.json               the tokenizer
@@ -6,12 +6,12 @@
     state-00000350.safetensors   everything that step 351 needs; the last two are kept
     weights.safetensors          the weights, once the training is done
 
-The last two kinds carry a seal: checksums of themselves, config.json and tokenizer.json. Where no
-process holds the whole ("fsdp"), a state is a folder state-00000350, into which each wrote what it
-has. It is read by any number of processes, each of which takes the rows that it needs.
+States and weights carry checksums of themselves, of config.json and of tokenizer.json. Under
+"fsdp" no process holds the whole state. A state is then a folder, state-00000350, with one file
+from each process. Any number of processes can read it, each only the rows that it needs.
 
-No file is changed in place, see `files`. What does not match its checksum is refused, and nothing
-is read by pickle, which would run code that it finds. Chapter 9.
+No file is changed in place, see `files`. A file that does not match its checksum is refused, and
+nothing is read by pickle, which would run code that it finds. Chapter 9.
 """
 
 import contextlib
@@ -31,14 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from decoder_only.base import files
-from decoder_only.base.files import (
-    AnyPath,
-    read_json,
-    reading,
-    sha256_of_file,
-    sync_folder,
-    write_atomically,
-)
+from decoder_only.base.files import AnyPath
 from decoder_only.base.provenance import provenance
 from decoder_only.base.tensors import (
     SavedTensors,
@@ -67,8 +60,10 @@ _STATE = re.compile(r"state-(\d{8,})(\.safetensors)?")
 class Run:
     """A run's folder while this process holds its lock: no other trains in it or replaces it.
 
+    A `Run` can be used wherever a path can.
+
     Attributes:
-        folder: where it is. A `Run` can stand wherever a path can.
+        folder: the path.
     """
 
     folder: Path
@@ -79,7 +74,7 @@ class Run:
 
 @contextlib.contextmanager
 def locked(folder: AnyPath) -> Iterator[Run]:
-    """A run's folder, kept from other processes meanwhile: see `files.locked`."""
+    """Keep other processes out of a run's folder within the context; see `files.locked`."""
     with files.locked(Path(folder)):
         yield Run(Path(folder))
 
@@ -93,30 +88,32 @@ def new_run(
     details: Mapping[str, object] | None = None,
     overwrite: bool = False,
 ) -> Iterator[Run]:
-    """Begin a run's folder, and keep it locked: config.json and tokenizer.json never change.
+    """Make a run's folder, and keep it locked within the context.
+
+    config.json and tokenizer.json are written here and never change.
 
     Args:
         folder: new or empty; its parents are made.
-        model_config: the model's shape.
+        model_config: the model's settings.
         tokenizer: the model's tokenizer.
         details: plain data for config.json, such as the training's settings.
-        overwrite: take the place of a run that is in the folder already.
+        overwrite: replace a run that is in the folder already.
 
     Yields:
         The folder, which `train` takes as `run`.
 
     Raises:
         OSError: the folder holds a run and `overwrite` is False, holds anything else, cannot be
-            written, or another process trains in it. Nothing was deleted then.
+            written, or another process trains in it. Nothing was deleted.
     """
     folder = Path(folder)
-    free = {"overwrite": overwrite, "beside": [files.LOCK]}
-    files.check_free(folder, "a run", _ours, **free)
+    free = {"overwrite": overwrite, "ignore": [files.LOCK]}
+    files.check_free(folder, "a run", _files_of_run, **free)
     with files.explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as run:
         # Again: another process may have been faster.
-        files.check_free(folder, "a run", _ours, **free)
+        files.check_free(folder, "a run", _files_of_run, **free)
         config = {
             "format": FORMAT,
             "model": model_config.to_dict(),
@@ -124,16 +121,16 @@ def new_run(
             "provenance": provenance(),
         }
         with files.explained(folder):
-            # The weights go first: a folder without them is plainly unfinished.
+            # The weights are deleted first: a folder without them is plainly unfinished.
             _remove(folder / WEIGHTS, *_states(folder), folder / LOG)
             content = json.dumps(config, indent=2).encode() + b"\n"
-            write_atomically(folder / CONFIG, content)
+            files.write_atomically(folder / CONFIG, content)
             tokenizer.save(folder / TOKENIZER)
         yield run
 
 
 def create_run(folder: AnyPath, **settings: object) -> Path:
-    """Begin a run's folder as `new_run` does, and leave it unlocked.
+    """Make a run's folder as `new_run` does, and leave it unlocked.
 
     Returns:
         The folder.
@@ -143,7 +140,7 @@ def create_run(folder: AnyPath, **settings: object) -> Path:
 
 
 def new_folder(parent: AnyPath, name: str) -> Path:
-    """Make the first of NAME-1, NAME-2, … that is not there; no two processes get the same.
+    """Make the first of NAME-1, NAME-2, … that does not exist; no two processes get the same.
 
     Raises:
         OSError: the parent cannot be written.
@@ -157,8 +154,8 @@ def new_folder(parent: AnyPath, name: str) -> Path:
                 return parent / f"{name}-{number}"
 
 
-def _ours(folder: Path) -> list[str]:
-    """A run may hold anything beside what is written here: all of it is the run's."""
+def _files_of_run(folder: Path) -> list[str]:
+    """All names in a run's folder, also of files that were not written here."""
     return os.listdir(folder) if is_run(folder) else []
 
 
@@ -182,7 +179,7 @@ def read_config(folder: AnyPath) -> dict[str, object]:
     if not path.is_file():
         raise FileNotFoundError(nothing)
     try:
-        config = read_json(path)
+        config = files.read_json(path)
     except ValueError as error:
         raise ValueError(
             f"{error}; put a copy in its place, or delete {folder} and train again"
@@ -204,7 +201,8 @@ def check_savable(model: nn.Module) -> None:
     """Refuse a model that `load` could not make again from its settings.
 
     Raises:
-        ValueError: it is not a `GPT` as such, or has other weights than its settings say.
+        ValueError: the model is of another class than `GPT`, or has other weights than
+            `GPT(model.config)`, such as those of LoRA.
     """
     if type(model) is not GPT:
         raise ValueError(
@@ -212,25 +210,24 @@ def check_savable(model: nn.Module) -> None:
         )
     with torch.device("meta"):
         names = GPT(model.config).state_dict().keys()
-    own = model.state_dict().keys()
-    for name in (*sorted(own - names), *sorted(names - own)):
+    for name in sorted(model.state_dict().keys() ^ names):
         raise ValueError(
             f"a run cannot hold this model: {name} is in its weights or in GPT(model.config), but "
-            "not in both; `merge_lora` takes additions in"
+            "not in both; `merge_lora` merges what LoRA has added"
         )
 
 
 def save(
     folder: AnyPath, weights: nn.Module | Mapping[str, Tensor], *, step: int
 ) -> None:
-    """Write a run's weights, in place of those that were there.
+    """Write a run's weights, or replace them.
 
     Whenever the process dies, the folder holds either the old weights or the new ones, whole.
 
     Args:
         folder: made by `create_run`.
-        weights: a model or its state, saved in its own dtype.
-        step: steps that they have been trained for.
+        weights: a model or its state; the dtype is kept.
+        step: how many steps the weights have been trained for.
 
     Raises:
         ValueError: `load` could not read the model back.
@@ -244,14 +241,14 @@ def save(
 
 @dataclass(frozen=True)
 class State:
-    """What a training needs to go on, as `latest_state` finds it.
+    """What a training needs to resume, as `latest_state` finds it.
 
     Attributes:
         step: steps taken.
-        tensors: by name, as they were saved; read when they are asked for.
-        notes: what was noted beside them.
+        tensors: by name, as they were saved; each is read when it is looked up.
+        notes: texts that were saved with the tensors.
         path: the file, or the folder of shards.
-        damaged: newer states that could not be used, each with the reason.
+        damaged: for each newer state that cannot be used, the reason.
     """
 
     step: int
@@ -271,30 +268,31 @@ def save_state(
     is_last: bool = False,
     process: Process = ALONE,
 ) -> Path:
-    """Write everything that a training needs to go on from a step, after its log.
+    """Write everything that a training needs to resume after a step.
 
-    Several processes, each of which has shards, call it at once. They write into a folder, which
-    gets its name when the last of them is done.
+    The log is forced onto the disk first. Processes that hold shards all call this function
+    together. They write into a folder, which gets its name when the last of them is done.
 
     Args:
         folder: made by `create_run`.
         tensors: the model's under "model.", the rest under names of the caller's choice.
         step: steps taken.
-        notes: texts to be kept with them.
-        keep: older states stay until so many are there; one may turn out to be damaged. Those of
-            later steps, which the training passed over, go.
-        is_last: write the weights of the run, too.
-        process: this one, if the tensors are what `processes.local_copies` gives it.
+        notes: texts to save with the tensors.
+        keep: how many states to keep, because one may turn out to be damaged. Older states are
+            deleted, and so are states of later steps, which could not be used.
+        is_last: write the run's weights, too.
+        process: this process, if the tensors are its `processes.local_copies`.
 
     Returns:
         The file, or the folder of shards.
 
     Raises:
-        OSError: it could not be written, with the last good state named. Nothing else changed.
+        OSError: the state could not be written. The message names the last good state, and no
+            other file has changed.
     """
     folder, path = Path(folder), state_path(folder, step, process)
-    file, of_shard = _file_of(path, process)
-    notes, is_sharded = {**(notes or {}), **of_shard}, process.n_ranks > 1
+    file, shard_notes = _file_of(path, process)
+    notes, is_sharded = {**(notes or {}), **shard_notes}, process.n_ranks > 1
     others = [state for state in _states(folder) if state != path]
     older = [state for state in others if _step_of(state) < step]
     try:
@@ -302,7 +300,9 @@ def save_state(
             if process.is_first:
                 _prepare(folder, file.parent)
                 if is_last and not is_sharded:
-                    save(folder, _of_model(tensors), step=step)
+                    names = [name for name in tensors if name.startswith("model.")]
+                    weights = {n.removeprefix("model."): tensors[n] for n in names}
+                    save(folder, weights, step=step)
             file.parent.mkdir(exist_ok=True)
             write_tensors(file, tensors, notes={**notes, **_seal(folder, step)})
         with all_or_none(process):
@@ -310,7 +310,9 @@ def save_state(
                 if is_last:
                     weights = read_tensors(file.parent)[0].under("model.")
                     save(folder, weights, step=step)
-                _replace_folder(file.parent, path)
+                _remove(path)  # damaged, or the training would not have come here again
+                os.replace(file.parent, path)
+                files.sync_folder(folder)
     except OSError as error:
         if is_sharded and process.is_first:
             shutil.rmtree(file.parent, ignore_errors=True)
@@ -319,14 +321,14 @@ def save_state(
             f"cannot save {path}: {error.strerror or error}; {rest}"
         ) from error
     if process.is_first:
-        # Later ones are damaged, or the training would have gone on from there.
+        # Later states are damaged, or the training would have resumed from them.
         recent = older[max(0, len(older) - keep + 1) :]
         _remove(*(state for state in others if state not in recent))
     return path
 
 
 def _file_of(path: Path, process: Process) -> tuple[Path, dict[str, str]]:
-    """The file that this process writes of a state, and notes that tell which shards fit."""
+    """The file of a state that this process writes, and notes by which shards are matched."""
     if process.n_ranks == 1:
         return path, {}
     number, save = process.rank + 1, broadcast(secrets.token_hex(8), process)
@@ -336,34 +338,17 @@ def _file_of(path: Path, process: Process) -> tuple[Path, dict[str, str]]:
 
 
 def _prepare(folder: Path, destination: Path) -> None:
-    """Remove what a process left that was killed while saving; have the log on the disk."""
+    """Remove unfinished files of a process that was killed; force the log onto the disk."""
     _remove(*{*folder.glob(".*.part")} - {destination})
     if (folder / LOG).exists():
         with files.open_file(folder / LOG) as log:
             os.fsync(log.fileno())
 
 
-def _of_model(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The model's own tensors, by their names in it."""
-    prefix = "model."
-    return {
-        name.removeprefix(prefix): x
-        for name, x in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
 def state_path(folder: AnyPath, step: int, process: Process = ALONE) -> Path:
-    """The file of the state after so many steps, or the folder of several processes."""
+    """Where the state after a number of steps is: a file, or a folder of several processes."""
     suffix = "" if process.n_ranks > 1 else ".safetensors"
     return Path(folder, f"state-{step:08d}{suffix}")
-
-
-def _replace_folder(part: Path, path: Path) -> None:
-    """Give a folder of shards its name, when all are in it."""
-    _remove(path)  # a damaged one: the training went on from one before it
-    os.replace(part, path)
-    sync_folder(path.parent)
 
 
 def _remove(*paths: Path) -> None:
@@ -375,13 +360,13 @@ def _remove(*paths: Path) -> None:
 
 
 class Saver:
-    """Writes in a thread of its own, one file after another, so that training need not wait.
+    """Writes files in a background thread, one after another, so that training need not wait.
 
-    Tensors must not change after they were submitted. On leaving the context everything is
-    written, and what went wrong is raised.
+    The tensors must not change until they are written. Leaving the context waits for the last
+    write, and raises its error if it failed.
 
     Args:
-        process: of those that save together, this one; see `processes.in_background`.
+        process: this process among those that save together; see `processes.in_background`.
     """
 
     def __init__(self, process: Process = ALONE) -> None:
@@ -390,16 +375,16 @@ class Saver:
         self._pending: Future | None = None
 
     def submit(self, write: Callable[[], object]) -> None:
-        """Begin to write, as soon as what was begun before is done.
+        """Start a write, once the write before is done.
 
         Raises:
-            OSError: what was begun before could not be written.
+            OSError: the write before has failed.
         """
         self.wait()
         self._pending = self._thread.submit(write)
 
     def wait(self) -> None:
-        """Return once everything is written; raise what went wrong."""
+        """Return once everything is written; raise the error of a write that failed."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
@@ -413,11 +398,11 @@ class Saver:
 
 
 def latest_state(folder: AnyPath) -> State | None:
-    """The newest state of a run that is whole, or None if the run has not saved any.
+    """The newest state of a run that is not damaged; None if the run has not saved any.
 
     Raises:
-        ValueError: there are states, but all are damaged.
-        OSError: they cannot be read.
+        ValueError: all states are damaged.
+        OSError: a state cannot be read.
     """
     folder, damaged = Path(folder), []
     for path in reversed(_states(folder)):
@@ -439,9 +424,8 @@ def latest_state(folder: AnyPath) -> State | None:
 def latest_notes(folder: AnyPath) -> dict[str, str]:
     """The notes of the newest state that can be read; no checksum is compared."""
     for path in reversed(_states(Path(folder))):
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # damaged, or superseded meanwhile
+        # A state may be damaged, or deleted meanwhile.
+        with contextlib.suppress(OSError, ValueError):
             return read_notes(path)
     return {}
 
@@ -457,20 +441,20 @@ def _step_of(path: Path) -> int:
 
 
 def _seal(folder: Path, step: int) -> dict[str, str]:
-    sums = {name: sha256_of_file(folder / name) for name in (CONFIG, TOKENIZER)}
+    sums = {name: files.sha256_of_file(folder / name) for name in (CONFIG, TOKENIZER)}
     return {**sums, "format": FORMAT, "step": str(step)}
 
 
 def _check_seal(folder: Path, notes: Mapping[str, str], path: Path) -> int:
-    """Refuse what belongs to other files than those beside it; return the steps taken."""
+    """Refuse a state that belongs to another config.json or tokenizer.json; return its step."""
     if notes.get("format") != FORMAT or not str(notes.get("step")).isdecimal():
         raise ValueError(f"{path} is not of this version of decoder-only; delete it")
     for name in (CONFIG, TOKENIZER):
         if not (folder / name).exists():
             raise FileNotFoundError(
-                f"{folder / name} is missing; the run cannot be read without"
+                f"{folder / name} is missing; the run cannot be read without it"
             )
-        if sha256_of_file(folder / name) != notes.get(name):
+        if files.sha256_of_file(folder / name) != notes.get(name):
             raise ValueError(
                 f"{folder / name} is damaged or has been changed since the weights were saved; "
                 "restore it, or train again"
@@ -480,13 +464,13 @@ def _check_seal(folder: Path, notes: Mapping[str, str], path: Path) -> int:
 
 @dataclass(frozen=True)
 class SavedRun:
-    """What `load` finds in a run's folder.
+    """What `load` reads from a run's folder.
 
     Attributes:
         model: with its trained weights, in evaluation mode.
-        tokenizer: the one that the model was trained with.
+        tokenizer: the tokenizer that the model was trained with.
         config: config.json as plain data.
-        step: steps that the weights have been trained for.
+        step: how many steps the weights have been trained for.
     """
 
     model: GPT
@@ -496,13 +480,18 @@ class SavedRun:
 
 
 def load(folder: AnyPath, *, device: torch.device | None = None) -> SavedRun:
-    """The model and tokenizer of a run's folder, on the CPU or the device given.
+    """Read the model and the tokenizer of a run.
 
-    Of a training that is done, its weights; of one that is not, those of its newest state.
+    The weights are those of weights.safetensors, or those of the newest state if the training has
+    gone further.
+
+    Args:
+        folder: the run's.
+        device: where the model shall be; None for the CPU.
 
     Raises:
-        FileNotFoundError: no such folder, not a run, or a run that has not saved anything yet.
-        ValueError: a file that is damaged, foreign, or changed since the weights were saved.
+        FileNotFoundError: there is no such folder, no run in it, or no saved weights.
+        ValueError: a file is damaged, of another program, or changed since the weights were saved.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -521,7 +510,7 @@ def load(folder: AnyPath, *, device: torch.device | None = None) -> SavedRun:
 
 
 def _newest_weights(folder: Path) -> tuple[dict[str, Tensor], int]:
-    """Of the file of weights, or of the newest state where it was trained on since."""
+    """The weights in their own file, or of the newest state where that is further, and the step."""
     path, states = folder / WEIGHTS, _states(folder)
     tensors, step = {}, -1
     if path.exists():
@@ -548,25 +537,25 @@ def _newest_weights(folder: Path) -> tuple[dict[str, Tensor], int]:
 def _model_from(
     tensors: dict[str, Tensor], config: dict, folder: Path, device: torch.device | None
 ) -> GPT:
-    misfit = f"the weights in {folder} do not fit the model in {CONFIG}: "
-    with reading(folder / CONFIG):
+    mismatch = f"the weights in {folder} do not fit the model in {CONFIG}: "
+    with files.reading(folder / CONFIG):
         model_config = GPTConfig(**config["model"])
     # Counted first: a config that claims a billion blocks would exhaust the machine.
     n = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
     if n != model_config.n_layers:
         raise ValueError(
-            f"{misfit}blocks.0 to blocks.{n - 1}, not {model_config.n_layers} blocks"
+            f"{mismatch}blocks.0 to blocks.{n - 1}, not {model_config.n_layers} blocks"
         )
     try:
         with torch.device("meta"):
             model = GPT(model_config)
     except RuntimeError as error:  # sizes that no number of 64 bits holds
-        raise ValueError(f"{misfit}{error}") from error
+        raise ValueError(f"{mismatch}{error}") from error
     empty = model.state_dict()
     for name in sorted(empty.keys() | tensors.keys()):
         shapes = [tuple(x[name].shape) if name in x else None for x in (tensors, empty)]
         if shapes[0] != shapes[1]:
-            raise ValueError(f"{misfit}{name} has shape {shapes[0]}, not {shapes[1]}")
+            raise ValueError(f"{mismatch}{name} has shape {shapes[0]}, not {shapes[1]}")
     model.to_empty(device=device or "cpu")
     model.load_state_dict(tensors)
     return model
