@@ -1,11 +1,9 @@
-"""Which machine runs the model, and in which number format it multiplies.
+"""The device that runs the model, and the number format of its matrix products.
 
-A GPU multiplies bfloat16 matrices many times faster than float32 ones, and keeps float32's
-range of exponents, so that training needs no other change. A GPU without bfloat16 units (a T4)
-can imitate it, slowly; the honest question is therefore whether the format is *native*. If not,
-float16 is, with a loss scale against its narrow range. The CPU computes in float32.
-
-Chapter 9.
+A GPU multiplies bfloat16 matrices many times faster than float32 matrices. bfloat16 has the range
+of float32, so that training needs no other change. A GPU without bfloat16 units (a T4) can imitate
+the format, but slowly. Where bfloat16 is not native, float16 is used, with a loss scale for its
+narrow range. The CPU computes in float32. Chapter 9.
 """
 
 import contextlib
@@ -25,7 +23,7 @@ def choose_device(name: str | None = None) -> torch.device:
     """The named device, or the best one that is present: CUDA, then MPS, then the CPU.
 
     Args:
-        name: "cuda", "cuda:1", "mps" or "cpu"; None chooses by itself.
+        name: "cuda", "cuda:1", "mps" or "cpu"; None for the best.
 
     Raises:
         ValueError: this machine has no such device.
@@ -44,10 +42,9 @@ def choose_device(name: str | None = None) -> torch.device:
 
 
 def has_native_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 matrices in hardware, and not by imitation.
+    """Whether the device multiplies bfloat16 matrices in hardware.
 
-    Only CUDA devices are asked. The CPU and MPS answer False, because this package runs them in
-    float32.
+    False for the CPU and MPS, on which this package computes in float32.
     """
     if device.type != "cuda":
         return False
@@ -58,8 +55,8 @@ def has_native_bfloat16(device: torch.device) -> bool:
 def multiplying_format(device: torch.device) -> torch.dtype:
     """The number format of matrix products: the fastest that the device multiplies natively.
 
-    bfloat16 where it is native; float16 on older CUDA devices (a T4), whose smaller range needs a
-    loss scale in training; float32 elsewhere.
+    bfloat16 where it is native; float16 on older CUDA devices (a T4), where training needs a loss
+    scale; float32 elsewhere.
     """
     if device.type != "cuda":
         return torch.float32
@@ -69,7 +66,8 @@ def multiplying_format(device: torch.device) -> torch.dtype:
 def autocast(device: torch.device) -> contextlib.AbstractContextManager:
     """A context in which matrix products run in the device's `multiplying_format`.
 
-    In float32 the context does nothing. Sums, norms and the loss stay in float32 either way.
+    Sums, norms and the loss stay in float32. On a device that computes in float32 the context does
+    nothing.
     """
     number_format = multiplying_format(device)
     if number_format == torch.float32:
@@ -78,9 +76,9 @@ def autocast(device: torch.device) -> contextlib.AbstractContextManager:
 
 
 def send(x: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the CPU on its way to the device, in one copy that nothing waits for.
+    """Copy a tensor from the CPU to the device, without waiting for the copy.
 
-    A GPU copies while it computes only out of pinned memory, and only what is contiguous.
+    A GPU copies while it computes only from pinned memory, and only contiguous tensors.
     """
     if device.type == "cuda":
         x = x.contiguous().pin_memory()
@@ -88,11 +86,11 @@ def send(x: Tensor, device: torch.device) -> Tensor:
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep the memory that it frees, for the next who asks; False without glibc.
+    """Stop glibc from returning freed memory to the kernel; False where there is no glibc.
 
-    glibc hands large blocks back to the kernel at once. A training step asks for the same blocks
-    as the one before, and the kernel clears each of their pages again: several percent of the
-    time of a small model on a CPU. The process then holds its highest need until it ends.
+    glibc returns large blocks at once. Each training step allocates the same blocks again, and the
+    kernel clears their pages each time: several percent of the time of a small model on a CPU. In
+    exchange, the process keeps the most memory that it ever needed until it ends.
 
     Source: mallopt(3).
     """
@@ -100,15 +98,15 @@ def keep_freed_memory() -> bool:
         return False
     trim_threshold, mmap_threshold = -1, -3
     mallopt = ctypes.CDLL(None).mallopt
-    # No block as a mapping of its own below 32 MiB, the most that glibc takes; and no trimming.
+    # No block below 32 MiB, the largest value allowed, is mapped by itself; and no trimming.
     return bool(mallopt(mmap_threshold, 32 << 20) and mallopt(trim_threshold, -1))
 
 
 def seed_generators(*numbers: int) -> None:
-    """Seed torch's global generators, which dropout draws from, by whole numbers that all count.
+    """Seed torch's global generators, from which dropout draws, by several whole numbers.
 
-    Those of all GPUs are seeded. The CPU's generator reads 32 bits of its seed only, so the numbers
-    are hashed down, not joined.
+    The generators of all GPUs are seeded, too. The CPU's generator uses only 32 bits of its seed,
+    so the numbers are hashed.
     """
     state = np.random.SeedSequence(numbers).generate_state(1, np.uint64)
     torch.manual_seed(int(state[0]))
@@ -123,15 +121,15 @@ def forked_generators(device: torch.device) -> contextlib.AbstractContextManager
 
 @dataclass(frozen=True)
 class Device:
-    """What a device can do at most, by its maker's data sheet.
+    """A device's limits, from its maker's data sheet.
 
     Attributes:
-        name: as the driver tells it, or a part of that.
+        name: the driver's name for it, or a part of that name.
         flops: operations per second in dense 16-bit matrix products.
         bandwidth: bytes per second between memory and arithmetic.
         memory: bytes.
-        link: bytes per second that it sends to another of its machine: by NVLink where the sheet
-            has it, else by PCIe. Without bound if it is not said.
+        link: bytes per second to another device of the machine, by NVLink where the data sheet has
+            it, else by PCIe; infinite by default.
     """
 
     name: str
@@ -159,29 +157,29 @@ DEVICES: dict[str, Device] = {device.name: device for device in _SHEETS}
 
 
 def known_device(name: str) -> Device | None:
-    """The device of a driver's or a reader's name, if its data sheet is known."""
+    """The device with a driver's or a reader's name; None if its data sheet is not known."""
     words = set(name.lower().replace("-", " ").split())
-    fitting = [known for known in DEVICES if words >= set(known.lower().split())]
-    # The longest name that fits: "A100 80GB" before "A100".
-    return DEVICES[max(fitting, key=len)] if fitting else None
+    matching = [each for each in DEVICES if words >= set(each.lower().split())]
+    # The longest name that matches: "A100 80GB" before "A100".
+    return DEVICES[max(matching, key=len)] if matching else None
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """Floating-point operations per second that the device could do at most, if it is known."""
+    """The device's peak in floating-point operations per second; None if it is not known."""
     if device.type != "cuda":
         return None
-    known = known_device(torch.cuda.get_device_name(device))
-    return known and known.flops
+    found = known_device(torch.cuda.get_device_name(device))
+    return found and found.flops
 
 
 def compiled(function: Callable) -> Callable:
-    """The function through `torch.compile`; as it was from the first call on that cannot be.
+    """The function through `torch.compile`, or the function itself once compiling has failed.
 
-    A warning then says why. A mistake of the function itself is raised by its second run; whatever
-    else fails, for want of memory for instance, is raised at once. Each shape of its arguments is
-    compiled for itself, because those of training do not change; beyond
-    `torch._dynamo.config.recompile_limit` of them, which torch logs, further ones are not. What
-    fails in `backward`, whose code is compiled only there, is raised: leave out compiling then.
+    A warning says why compiling failed, and the function runs uncompiled. Any other error, such as
+    a lack of memory, is raised. So is an error in `backward`, which is compiled only there: turn
+    compiling off then. Each shape of the arguments is compiled separately, because shapes do not
+    change in training. After `torch._dynamo.config.recompile_limit` shapes torch compiles no more,
+    and logs it.
     """
     fast = torch.compile(function, dynamic=False)
 
@@ -192,7 +190,7 @@ def compiled(function: Callable) -> Callable:
         try:
             return fast(*arguments, **settings)
         except Exception as error:
-            # Imported here, where torch.compile has done so, because it takes seconds.
+            # Imported here, because the import takes seconds; torch.compile has done it already.
             from torch._dynamo.exc import TorchDynamoException
 
             if not isinstance(error, TorchDynamoException):
@@ -210,7 +208,7 @@ def compiled(function: Callable) -> Callable:
 
 
 def describe(device: torch.device) -> str:
-    """The device in words for a person or a log, such as ``CPU (x86_64, 2 threads, float32)``."""
+    """The device in words, such as ``CPU (x86_64, 2 threads, float32)``."""
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         number_format = str(multiplying_format(device)).removeprefix("torch.")

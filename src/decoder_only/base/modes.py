@@ -1,4 +1,4 @@
-"""Training or evaluation: the mode of a module is the modes of its parts, which may differ."""
+"""Training or evaluation mode, which may differ between the parts of a module."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from torch import nn
 
 @contextlib.contextmanager
 def kept_modes(module: nn.Module) -> Iterator[None]:
-    """Within, modes may change; at the end each part has the one in which it was."""
+    """Restore the mode of every part of a module on leaving the context."""
     before = {part: part.training for part in module.modules()}
     try:
         yield

@@ -1,7 +1,9 @@
 """Training: from initial weights and a corpus to a model.
 
-`config` says how, `step` does one, `state` holds all that a run is, `loop` repeats; `optimizers`
-move the weights, and `checkpoint`, `log` and `monitor` keep and show what happened. Chapter 9."""
+`config` holds the settings, `optimizers` change the weights, `step` takes one step, `loop` repeats
+it, and `state` is what a training has between two steps. `checkpoint` and `log` write it to the
+disk, `monitor` shows it, and `processes` divides it over several GPUs. Chapter 9.
+"""
 
 from decoder_only.training.config import TrainConfig
 from decoder_only.training.evaluation import evaluate

@@ -1,6 +1,7 @@
 """How a model is trained: the settings of a run.
 
-Chapter 9."""
+Chapter 9.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -26,33 +27,33 @@ class TrainConfig:
     Args:
         steps: T, optimizer steps.
         batch_size: B, rows of one step, over all processes.
-        accumulation: micro-batches into which a process cuts its rows, one after the other, to
-            save memory; the gradient is the same.
-        loss_slices: parts of a micro-batch whose logits are computed one after the other, to save
-            memory; 1 computes them at once. Above 1 `GPT.hidden` is called and not the model as a
-            whole, so hooks on the model itself do not run.
+        accumulation: number of micro-batches into which a process cuts its rows, to save memory;
+            the gradient is the same.
+        loss_slices: number of parts of a micro-batch whose logits are computed one after another,
+            to save memory. Above 1 the model's `hidden` is called instead of the model, so that
+            hooks on the model itself do not run.
         recompute: compute each block's activations again in backward, to save memory.
         optimizer: "adamw" or "muon".
         learning_rate: the peak.
-        table_learning_rate: the peak for tables, norms and biases, which AdamW moves in any case;
-            None for the same.
+        table_learning_rate: the peak for tables, norms and biases, which AdamW updates in any
+            case; None for the same.
         schedule: "cosine", "warmup_stable_decay" or "inverse_square_root".
         warmup_steps: steps in which the rate rises, fewer than all; None for 50, or a tenth of a
             run that is shorter than 500.
         decay_fraction: fraction of the steps after warm-up in which "warmup_stable_decay" decays.
         weight_decay: pull of matrices towards zero, per unit of learning rate.
-        beta1, beta2: memory of AdamW's two means.
-        momentum: memory of Muon's mean.
-        max_gradient_norm: a longer gradient is shortened to this length; None leaves it.
+        beta1, beta2: decay rates of AdamW's two means.
+        momentum: decay rate of Muon's mean.
+        max_gradient_norm: a gradient with a larger norm is scaled down to it; None for no clipping.
         compile: run model, loss and Muon through torch.compile; None where the device is a GPU.
-        evaluate_every: steps between evaluations; one at the end is always made. None for no
-            other.
+        evaluate_every: steps between evaluations; None to evaluate only after the last step,
+            which is always done.
         save_every: steps between saved states; None to save after each evaluation.
-        log_every: steps between looks at the loss. On a GPU a look makes it wait.
+        log_every: steps between reads of the loss, because reading it synchronises a GPU.
         seed: of the order of the data, and of dropout.
 
     Raises:
-        ValueError: for a value that cannot work, with the field, the value and what would.
+        ValueError: a value cannot work; the message has the field, the value and what would work.
     """
 
     steps: int = 1000
@@ -117,7 +118,7 @@ class TrainConfig:
         return SCHEDULES[self.schedule](step, **lengths)
 
     def is_due(self, what: str, n_taken: int) -> bool:
-        """Whether to "evaluate" or to "save" after so many steps; both after the last."""
+        """Whether to "evaluate" or to "save" after `n_taken` steps; both after the last step."""
         every = self.evaluate_every
         if what == "save" and self.save_every is not None:
             every = self.save_every
@@ -135,18 +136,15 @@ def current_names(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_settings(
-    config: TrainConfig,
-    *,
-    process: Process = ALONE,
-    strategy: str = "ddp",
+    config: TrainConfig, *, process: Process = ALONE, strategy: str = "ddp"
 ) -> None:
-    """Refuse what `train` could not do here, before a folder is made or replaced.
+    """Refuse what `train` cannot do on this machine, before a folder is made or replaced.
 
     Args:
-        config, process, strategy: as `train` takes them.
+        config, process, strategy: as for `train`.
 
     Raises:
-        ValueError: the strategy is unknown, or the rows do not divide among the processes.
+        ValueError: the strategy is unknown, or the rows cannot be divided among the processes.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy={strategy!r} must be one of {STRATEGIES}")

@@ -1,6 +1,7 @@
-"""The loss over a whole corpus, every token asked once.
+"""The loss on a whole corpus, every token predicted once.
 
-Chapter 9."""
+Chapter 9.
+"""
 
 import torch
 from torch import nn
@@ -26,13 +27,13 @@ def evaluate(
     process: Process = ALONE,
     loss: nn.Module | None = None,
 ) -> Evaluation:
-    """A model's mean surprise over every token of a corpus, each asked for once.
+    """A model's mean cross-entropy on a corpus, every token predicted once.
 
     Args:
-        model: in evaluation mode meanwhile.
+        model: is in evaluation mode within the call.
         corpus: see `data.evaluation_batches` for what the model sees before each token.
-        batch_size: rows at a time; changes nothing but speed and memory.
-        process: this one takes its part of the batches.
+        batch_size: rows at a time; changes only speed and memory.
+        process: this process, which takes its part of the batches.
         loss: gives the total loss of inputs and targets; None for `NextTokenLoss(model)`.
     """
     device = device_of(model)
@@ -44,15 +45,15 @@ def evaluate(
         rank=process.rank,
         n_ranks=process.n_ranks,
     )
-    surprises = [torch.zeros((), device=device)]
+    losses = [torch.zeros((), device=device)]
     with kept_modes(model):
         model.eval()
         for batch in batches:
             inputs, targets = (hardware.send(ids, device) for ids in batch)
             with hardware.autocast(device):
-                surprises.append(loss(inputs, targets))
-    # Few numbers, added in double precision, which not every device has.
-    total = torch.stack(surprises).cpu().double().sum()
+                losses.append(loss(inputs, targets))
+    # Added on the CPU, because not every device has double precision.
+    total = torch.stack(losses).cpu().double().sum()
     if process.n_ranks > 1:
         total = processes.all_reduce_sum(total.to(device), process)
     return Evaluation(

@@ -1,13 +1,13 @@
 """A run's log: a line of JSON for each step and each evaluation.
 
-A process that is killed may cut the last line short, and what was logged after the last saved
-state has not happened for a training that goes on from there. Chapter 9.
+The last line may be incomplete if the process was killed. A training that resumes from a saved
+state takes the steps after that state again, so their lines are removed first. Chapter 9.
 """
 
 import json
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from decoder_only.base.files import AnyPath, explained, open_file, write_atomically
@@ -17,13 +17,13 @@ _LARGEST = 2**28  # bytes: two million steps
 
 
 def read_log(folder: AnyPath) -> list[dict[str, object]]:
-    """A run's log, a record for each line, each with its step.
+    """Read a run's log: a record for each line, each with its step.
 
-    A damaged line is left out with a warning; the last one, if it was cut short, without.
+    Damaged lines are left out with a warning. An incomplete last line is left out without one.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is a pipe or a device, or too large.
+        OSError: the log cannot be read.
+        ValueError: the log is a pipe or a device, or too large.
     """
     records, damaged = _parse(_log_lines(folder))
     if damaged:
@@ -35,41 +35,40 @@ def read_log(folder: AnyPath) -> list[dict[str, object]]:
 
 
 def cut_log(folder: AnyPath, *, step: int) -> None:
-    """Take back what the log says of later steps.
+    """Remove the lines of later steps from a run's log.
 
-    The log is then a file of this folder, whatever it was: no other name and no link leads to it.
-    Damaged lines are moved to a file beside it, with a warning.
+    Damaged lines are moved to the file log.damaged, with a warning. The log is written anew, so it
+    is a file in this folder even if a link had its name.
     """
     path, lines = Path(folder) / LOG, _log_lines(folder)
     records, damaged = _parse(lines)
     if damaged:
-        aside = path.with_suffix(".damaged")
-        write_atomically(aside, b"".join(damaged))
-        warnings.warn(
-            f"{len(damaged)} damaged lines of {path} were moved to {aside}",
-            stacklevel=2,
-        )
-    kept = [record for record in records if record["step"] <= step]
-    content = "".join(json.dumps(record) + "\n" for record in kept).encode()
+        other = path.with_suffix(".damaged")
+        write_atomically(other, b"".join(damaged))
+        message = f"{len(damaged)} damaged lines of {path} were moved to {other}"
+        warnings.warn(message, stacklevel=2)
     with explained(path.parent):
-        write_atomically(path, content)
+        write_atomically(path, _lines([r for r in records if r["step"] <= step]))
 
 
 def append_log(folder: AnyPath, *records: Mapping[str, object]) -> None:
-    """Add lines to a run's log.
+    """Append a line for each record to a run's log.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the log cannot be written.
     """
     path = Path(folder) / LOG
     try:
         with open_file(path, "ab") as file:
-            file.writelines(json.dumps(record).encode() + b"\n" for record in records)
+            file.write(_lines(records))
     except OSError as error:
         raise OSError(
-            f"cannot write {path}: {error.strerror or error}; make room, and go on from the last "
-            "state"
+            f"cannot write {path}: {error.strerror or error}; make room, and resume the run"
         ) from error
+
+
+def _lines(records: Iterable[Mapping[str, object]]) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
 def _log_lines(folder: AnyPath) -> list[bytes]:
@@ -84,12 +83,12 @@ def _log_lines(folder: AnyPath) -> list[bytes]:
 
 
 def _parse(lines: list[bytes]) -> tuple[list[dict[str, object]], list[bytes]]:
-    """Records, and damaged lines; not the last one, which a killed process may have cut short."""
+    """The records and the damaged lines; an incomplete last line is in neither list."""
     records, damaged = [], []
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-            # A step is what places a record; all else that is measured is a number.
+            # Every record has its step, and all that was measured is a number.
             if type(record["step"]) is not int or not 0 <= record["step"] < 2**31:
                 raise ValueError("no step")
             if not all(map(_is_measured, record.values())):

@@ -1,6 +1,7 @@
 """The training loop: step, evaluate, save, until the last step or an interruption.
 
-Chapter 9."""
+Chapter 9.
+"""
 
 import contextlib
 import json
@@ -43,34 +44,34 @@ def train(
     strategy: str = "ddp",
     progress: bool = False,
 ) -> History:
-    """Train a model where it lies, on the device of its weights.
+    """Train a model in place, on the device of its weights.
 
-    Everything random is a function of (seed, step, rank): the order of the data and dropout
-    alike. torch's global generators, the CPU's and the device's, are left as they were.
+    The order of the data and dropout depend on (seed, step, rank) alone. torch's global generators
+    are left as they were.
 
     Args:
         model: its weights are changed in place.
-        train_data: what it learns from.
-        validation_data: what it is measured on; None to leave that out.
+        train_data: the corpus to learn from.
+        validation_data: the corpus of the evaluations; None for no evaluation.
         config: see `TrainConfig`.
-        run: a folder made by `checkpoint.create_run`, or kept locked by `checkpoint.new_run`,
-            which then receives the log and the states. If it holds states, the training goes on
-            from the newest that is whole, and ends in the same weights, bit by bit on a CPU, as
-            if it had never stopped. It may then have more steps than before: a schedule that
-            depends on their number follows the new one from there on. Ctrl-C, SIGTERM and SIGHUP
-            save before they end the training.
+        run: a folder made by `checkpoint.create_run`, or kept locked by `checkpoint.new_run`, for
+            the log and the states. If it holds states, the training resumes from the newest one
+            that is not damaged. It then ends in the same weights, bit by bit on a CPU, as if it
+            had never stopped. It may have more steps than before; a schedule that depends on their
+            number follows the new number from there on. Ctrl-C, SIGTERM and SIGHUP save before
+            they end the training.
         process, strategy: see `processes.process_group` and `processes.wrap`. "fsdp" takes
             the model on the CPU; in all but the first process it may be on the meta device.
         progress: show a bar on stderr.
 
-    On a Mac's GPU (MPS) each step waits for the one before: its optimizers cannot leave out a step
-    by themselves. On CUDA and on the CPU nothing waits but what is printed.
+    On CUDA and on the CPU a step never waits for the step before. On a Mac's GPU (MPS) it does,
+    because the optimizers there cannot skip a step by themselves.
 
     Returns:
-        Losses, evaluations and time; of fewer steps than `config.steps` if it was interrupted.
+        Losses, evaluations and time; of fewer steps than `config.steps` after an interruption.
 
     Raises:
-        FloatingPointError: the loss or its gradient was not finite, several steps in a row.
+        FloatingPointError: the loss or its gradient was not finite in several steps in a row.
         ValueError: the run was begun with other settings or data, all its states are damaged, or
             a run cannot hold the model.
         OSError: another process trains in the folder, or a state cannot be written.
@@ -107,7 +108,7 @@ def train(
 
 @contextlib.contextmanager
 def _settings_restored(model: GPT) -> Iterator[None]:
-    """On leaving, the model is in the modes and recomputes as it did before."""
+    """Restore the model's modes and its `recompute` on leaving the context."""
     recompute = model.recompute
     with kept_modes(model):
         try:
@@ -117,7 +118,7 @@ def _settings_restored(model: GPT) -> Iterator[None]:
 
 
 def _step(state: TrainingState, corpus: Corpus) -> StepResult:
-    """Take the next step, on this process's rows of the next global batch."""
+    """Take the next step, on this process's rows of the global batch."""
     config, process = state.config, state.process
     # Dropout draws from these.
     hardware.seed_generators(config.seed, state.step, process.rank)
@@ -146,7 +147,7 @@ def _step(state: TrainingState, corpus: Corpus) -> StepResult:
 
 
 def _evaluate(state: TrainingState, corpus: Corpus) -> Evaluation:
-    """With as many rows at a time as a step has, so that it needs no more memory."""
+    """Evaluate with as many rows at a time as a step has, so that memory is enough."""
     n_parts = state.process.n_ranks * state.config.accumulation
     return evaluate(
         state.model,
@@ -158,7 +159,7 @@ def _evaluate(state: TrainingState, corpus: Corpus) -> Evaluation:
 
 
 def _saver(process: Process, strategy: str) -> checkpoint.Saver:
-    """All processes save together where each has shards; else the first one alone."""
+    """A saver for all processes together where each has shards, else for the first alone."""
     is_sharded = strategy == "fsdp"
     return checkpoint.Saver(processes.in_background(process) if is_sharded else ALONE)
 
@@ -166,7 +167,7 @@ def _saver(process: Process, strategy: str) -> checkpoint.Saver:
 def _save(
     state: TrainingState, run: checkpoint.AnyPath, origin: dict, saver: checkpoint.Saver
 ) -> Path | None:
-    """Copy what this process has to write of the state, and begin to write it."""
+    """Copy this process's part of the state, and start to write it."""
     saver.wait()  # two copies at a time would be one too many
     tensors = processes.local_copies(state.tensors(), state.process)
     if not tensors:
@@ -187,7 +188,7 @@ def _save(
 def _locked(
     run: checkpoint.AnyPath | None, model: GPT, process: Process
 ) -> contextlib.AbstractContextManager:
-    """The run's folder, which must be able to hold the model, locked by the first process."""
+    """Lock the run's folder in the first process; refuse a model that a run cannot hold."""
     if run is not None:
         checkpoint.check_savable(model)
     needs_lock = run is not None and not isinstance(run, checkpoint.Run)
@@ -204,7 +205,7 @@ def _monitor(
     *,
     progress: bool,
 ) -> Monitor:
-    """A monitor that knows what happened before the state."""
+    """A monitor, with the history of earlier sessions."""
     process, history = state.process, state.history
     writes = run is not None and process.is_first
     if writes:
@@ -235,10 +236,10 @@ def _monitor(
 def _interruption(
     run: checkpoint.AnyPath | None, process: Process
 ) -> Iterator[Callable[[int], bool]]:
-    """Within, Ctrl-C, SIGTERM or SIGHUP stops after the current step; a second one at once.
+    """Let Ctrl-C, SIGTERM or SIGHUP stop after the current step; a second signal acts at once.
 
     Yields:
-        A function that tells, for the number of steps taken, whether to stop.
+        A function that says whether to stop after a number of steps.
     """
     received, handlers = [], {}
 

@@ -1,9 +1,8 @@
 """Watching a training: what happened, what it says about the model, and how fast it goes.
 
-A loss means little by itself. Against the language's exact floor it tells what is left to learn;
-per byte of text it can be compared between tokenizers; and the floating-point operations that it
-cost, per second and as a share of what the device could do (MFU, Chowdhery et al., 2022), tell
-whether the machine was used. Chapter 9.
+A loss alone says little. Its distance from the language's exact floor is what is left to learn. Per
+byte of text it can be compared between tokenizers. The model FLOPs utilization (MFU, Chowdhery et
+al., 2022) is the fraction of the device's peak that the training reaches. Chapter 9.
 """
 
 import contextlib
@@ -25,12 +24,12 @@ __all__ = ["Evaluation", "History", "Monitor"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model's score on a whole corpus.
+    """A model's loss on a whole corpus.
 
     Attributes:
-        loss: mean surprise in nats per token.
+        loss: mean cross-entropy, in nats per token.
         bytes_per_token: mean length of a token in bytes of text.
-        floor: the loss of the language itself, where it is known.
+        floor: the entropy of the language in nats per token, where it is known.
     """
 
     loss: float
@@ -39,27 +38,27 @@ class Evaluation:
 
     @property
     def bits_per_byte(self) -> float:
-        """The loss in a unit that does not depend on the tokenizer."""
+        """The loss in bits per byte of text, which does not depend on the tokenizer."""
         return bits_per_byte(self.loss, self.bytes_per_token)
 
     @property
     def gap(self) -> float | None:
-        """What remains to be learned, in nats per token."""
+        """The loss above the floor, in nats per token; None where the floor is unknown."""
         return None if self.floor is None else self.loss - self.floor
 
 
 @dataclass
 class History:
-    """What happened during training, for plots.
+    """The course of a training: losses, norms, learning rates, evaluations and time.
 
     Attributes:
         tokens_per_step: B times S.
-        losses: training loss of each step, in nats per token, before the step was taken.
-        gradient_norms: of each step, before the gradient was shortened.
+        losses: training loss of each step in nats per token, before the step.
+        gradient_norms: norm of each step's gradient before clipping.
         learning_rates: of each step.
         skipped: the steps, counted from 1, whose loss or gradient was not finite.
-        evaluations: pairs of the number of steps taken and the evaluation made then.
-        seconds: wall-clock time of the training, evaluations and earlier sessions included.
+        evaluations: pairs of a number of steps and the evaluation after them.
+        seconds: wall-clock time with evaluations and earlier sessions.
     """
 
     tokens_per_step: int
@@ -88,11 +87,11 @@ class History:
         bytes_per_token: float,
         floor: float | None = None,
     ) -> None:
-        """Take up what the log of an earlier session says.
+        """Fill the history from the log of an earlier session.
 
         Args:
-            records: of the log. What they do not say of a step is nan.
-            n_steps: steps that were taken, as the state has it; what came later does not count.
+            records: the log's. A number that the log lacks becomes nan.
+            n_steps: steps taken, as the saved state says. Records of later steps are ignored.
             bytes_per_token, floor: of the corpus that was evaluated.
         """
         columns = {
@@ -106,7 +105,7 @@ class History:
             step, seconds = record["step"], _number(record.get("seconds"))
             if step > n_steps:
                 continue
-            self.seconds = max(self.seconds, seconds)  # nan is never the larger
+            self.seconds = max(self.seconds, seconds)  # nan is never larger
             if "validation_loss" in record:
                 loss = _number(record["validation_loss"])
                 evaluation = Evaluation(loss, bytes_per_token, floor)
@@ -118,8 +117,8 @@ class History:
                     self.skipped.append(step)
 
 
-def _number(said: object) -> float:
-    return float(said) if isinstance(said, int | float) else math.nan
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 @dataclass
@@ -127,15 +126,15 @@ class Monitor:
     """Keeps the history, writes the log, draws the bar, and ends a run that has diverged.
 
     Args:
-        n_steps: length of the training.
-        history: of what happened before; of a new training an empty one.
-        look_every: steps between looks at the loss. On a GPU a look makes it wait.
-        floor: the loss of the language itself, where it is known.
-        log: receives the records of each look; None keeps none.
-        flops_per_token: see the function of that name.
-        peak_flops: of all devices together, where it is known.
+        n_steps: steps of the whole training.
+        history: of earlier sessions; empty for a new training.
+        look_every: steps between reads of the loss, because reading it synchronises a GPU.
+        floor: the entropy of the language in nats per token, where it is known.
+        log: called with the records of each read; None writes no log.
+        flops_per_token: see `counting.flops_per_token`.
+        peak_flops: operations per second of all devices together, where it is known.
         progress: show a bar on stderr.
-        patience: steps that may be skipped in a row.
+        patience: how many steps in a row may be skipped.
 
     """
 
@@ -170,7 +169,7 @@ class Monitor:
         self._bar.close()
 
     def note_step(self, result: Any, rate: float) -> None:
-        """Keep what a step tells. Some are read together: a GPU falls idle at each reading.
+        """Keep a step's result. Several are read together, because a read synchronises a GPU.
 
         Args:
             result: a `training.StepResult`.
@@ -183,16 +182,16 @@ class Monitor:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Within, something else than steps takes time, which the speed shall not count."""
+        """Leave the time within the context out of the speed that the bar shows."""
         self.look()
         yield
         self._looked = time.perf_counter()
 
     def look(self) -> None:
-        """Read what was kept of the steps since the last look, log and show it.
+        """Read the results of the steps since the last read, log them and show them.
 
         Raises:
-            FloatingPointError: more steps in a row were skipped than patience allows.
+            FloatingPointError: `patience` steps in a row were skipped.
         """
         if not self._unread:
             return
@@ -230,7 +229,7 @@ class Monitor:
                 )
 
     def note_evaluation(self, evaluation: Evaluation) -> None:
-        """Keep an evaluation, made after the steps that were noted."""
+        """Keep an evaluation, which follows the last step that was noted."""
         self.look()
         self.history.seconds = time.perf_counter() - self._began
         step = len(self.history.losses)
@@ -240,7 +239,7 @@ class Monitor:
         self._log({**record, "floor": evaluation.floor})
 
     def note_save(self, path: Path | None) -> None:
-        """Remember where the last good state is; None where there is none."""
+        """Remember the path of the last saved state, which an error names; None for no state."""
         if path is not None:
             self.last_save = f"the last good state is {path}"
 
@@ -265,7 +264,7 @@ class Monitor:
 
 
 def _finite(record: dict[str, object]) -> dict[str, object]:
-    """JSON has no word for a number that is none."""
+    """The record with None for nan and infinity, which JSON lacks."""
     return {
         name: None if isinstance(x, float) and not math.isfinite(x) else x
         for name, x in record.items()

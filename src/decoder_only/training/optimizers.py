@@ -1,17 +1,17 @@
-"""How weights follow gradients: which are decayed, by which rule they move, and how far.
+"""How gradients change weights: weight decay, AdamW, Muon, and schedules of the learning rate.
 
 AdamW keeps two running means for every weight, of its gradient g and of the gradient's square:
 
     m = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g²
     w = w - lr (m̂ / (sqrt(v̂) + eps) + decay w)
 
-where the hats undo the bias towards the zeros that both means begin with. Muon looks at a matrix
-as a whole: it keeps the first mean only, and moves along the nearest matrix that stretches all
-directions equally,
+where the hats undo the bias of both means, which begin at zero. Muon looks at a matrix as a whole.
+It keeps only the first mean, and moves along the nearest matrix that stretches all directions
+equally,
 
     M = momentum M + (1 - momentum) G    W = W - lr (0.2 sqrt(max(rows, columns)) U V^T + decay W)
 
-with M = U S V^T. The learning rate lr is a peak times a share that depends on the step. Chapter 9.
+with M = U S V^T. The learning rate lr is a peak times a factor that depends on the step. Chapter 9.
 """
 
 import math
@@ -48,7 +48,7 @@ __all__ = [
 
 
 TABLES = (TokenEmbedding, LearnedPositions, LMHead, nn.Embedding)
-"""Modules whose matrix is a table, with a row per token or position."""
+"""Modules whose matrix is a table with a row for each token or position."""
 
 
 def parameter_groups(
@@ -56,14 +56,13 @@ def parameter_groups(
 ) -> list[dict[str, object]]:
     """A model's parameters in two groups: the matrices, which decay, and the others.
 
-    Matrices decay towards zero. Norms and biases do not, because there is no
-    reason why a scale should be near 0 rather than near 1; tables with a row per token or
-    position do not either, because a rare token's row would fade between its few gradients. A
-    head, tied or not, is such a table.
+    Matrices decay towards zero. Norms and biases do not, because a scale has no reason to be near
+    0 rather than near 1. Tables with a row for each token or position do not decay either, because
+    a rare token's row would fade between its few gradients. A head, tied or not, is such a table.
 
     Args:
-        model: its parameters that require a gradient are divided, each in one group.
-        weight_decay: of the first group; 0 in the second.
+        model: every parameter that requires a gradient is in one of the groups.
+        weight_decay: of the first group; the second has 0.
 
     Source: Loshchilov & Hutter (2019) for the decay; Brown et al. (2020) for its value, 0.1.
     """
@@ -98,28 +97,29 @@ def build_optimizers(
     compile: bool = False,
     process: Process = ALONE,
 ) -> list[torch.optim.Optimizer]:
-    """What moves a model's weights: AdamW for all, or Muon for matrices and AdamW for the rest.
+    """A model's optimizers: AdamW for all weights, or Muon for matrices and AdamW for the rest.
 
     Call it after the model has been moved to its device. AdamW runs as one fused kernel. Both
-    optimizers step as far for the same learning rate, so one may do; chapter 9's small models
-    learned best with tables four to eight times as fast as matrices.
+    optimizers take steps of the same size at the same learning rate, so one rate may serve both.
+    Chapter 9's small models learned best with tables four to eight times as fast as matrices.
 
     Args:
+        model: whose weights are changed.
         optimizer: "adamw" or "muon".
-        learning_rate: the peak, which `set_learning_rate` takes shares of.
-        table_learning_rate: the peak for tables, norms and biases, which AdamW moves in any case;
-            None for the same.
+        learning_rate: the peak, which `set_learning_rate` multiplies by a factor.
+        table_learning_rate: the peak for tables, norms and biases, which AdamW updates in any
+            case; None for the same.
         weight_decay: of the matrices.
-        beta1, beta2: memory of AdamW's two means.
-        momentum: memory of Muon's mean.
-        width_ratio: under muP, how many times as wide the model is as the one that the rate was
-            found for. What a matrix's step adds to its output is a sum over D inputs, so with
-            AdamW its rate falls as 1 / D; with Muon, whose steps stretch no direction more than
-            another, as 1 / sqrt(D). What decays per step stays the same.
+        beta1, beta2: decay rates of AdamW's two means.
+        momentum: decay rate of Muon's mean.
+        width_ratio: under muP, the model's width divided by the width that the rate was tuned at.
+            A matrix's step changes its output by a sum over D inputs. So AdamW's rate for matrices
+            falls as 1 / D. Muon's falls as 1 / sqrt(D), because its steps stretch no direction
+            more than another. The decay of a step stays the same.
         compile, process: see `Muon`.
 
     Raises:
-        ValueError: for another optimizer, or a model of which nothing may move.
+        ValueError: another optimizer, or a model without a parameter that requires a gradient.
 
     Source: Loshchilov & Hutter (2019) for AdamW, betas from Brown et al. (2020); for the division
     of labour Jordan et al. (2024); for the width Yang et al. (2022), table 8.
@@ -153,30 +153,30 @@ def build_optimizers(
 class Muon(torch.optim.Optimizer):
     """Momentum, orthogonalized: every direction of a matrix moves equally far.
 
-    A gradient's few strong directions drown its weak ones, which may matter as much to rare
-    tokens. Setting all singular values to one lets both move. Matrices of one shape are stacked
-    and handled together, which is several times faster than one by one.
+    A gradient's few strong directions hide its weak ones, which may matter as much to rare
+    tokens. Setting all singular values to one moves both. Matrices of one shape are stacked and
+    handled together, which is several times faster than one by one.
 
-    The factor 0.2 sqrt(max(rows, columns)) gives steps of the size that AdamW's have, so that
-    learning rate and decay carry over.
+    The factor 0.2 sqrt(max(rows, columns)) makes steps as large as AdamW's, so that learning rate
+    and decay carry over.
 
     Args:
         params: matrices, or groups of them.
         learning_rate: lr.
-        momentum: memory of the mean; the step looks ahead along it (Nesterov).
+        momentum: decay rate of the mean; the step looks ahead along it (Nesterov).
         weight_decay: pull towards zero, per unit of learning rate.
         n_iterations: of `orthogonalize`.
         compile: run `orthogonalize` through torch.compile.
-        process: of several processes each orthogonalizes its share of the matrices, and an
-            all-gather gives the results to all, or an all-to-all where matrices are sharded.
-            Gradients must be averaged, or sharded, before.
+        process: this process. Each process orthogonalizes some of the matrices. An all-gather
+            gives the results to all, or an all-to-all where matrices are sharded. Gradients must
+            be averaged, or sharded, before.
 
     Attributes:
-        found_inf: None, or a tensor that holds 1 where the gradients are not finite: the step
-            then changes nothing, without waiting for a GPU to say so. AdamW has the same.
+        found_inf: None, or a tensor that is 1 where the gradients are not finite. The step then
+            changes nothing, and no GPU is waited for. AdamW has the same attribute.
 
     Raises:
-        ValueError: for a parameter that is not a matrix.
+        ValueError: a parameter is not a matrix.
 
     Source: Jordan et al. (2024); the size of the step and the decay, Liu et al. (2025).
     """
@@ -192,8 +192,8 @@ class Muon(torch.optim.Optimizer):
         compile: bool = False,
         process: Process = ALONE,
     ) -> None:
-        memory = {"momentum": momentum, "weight_decay": weight_decay}
-        super().__init__(params, {"lr": learning_rate, **memory})
+        settings = {"momentum": momentum, "weight_decay": weight_decay}
+        super().__init__(params, {"lr": learning_rate, **settings})
         self.n_iterations = n_iterations
         self.found_inf: Tensor | None = None
         self.process = process
@@ -210,26 +210,29 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move every matrix once, along its gradient's mean."""
+        """Update every matrix that has a gradient, matrices of one shape together."""
         for group in self.param_groups:
-            moving = [p for p in group["params"] if p.grad is not None]
-            for shape in dict.fromkeys(p.shape for p in moving):
-                self._move([p for p in moving if p.shape == shape], group)
+            by_shape: dict[torch.Size, list[Tensor]] = {}
+            for matrix in group["params"]:
+                if matrix.grad is not None:
+                    by_shape.setdefault(matrix.shape, []).append(matrix)
+            for matrices in by_shape.values():
+                self._update(matrices, group)
 
-    def _move(self, matrices: list[Tensor], group: dict[str, object]) -> None:
+    def _update(self, matrices: list[Tensor], group: dict[str, object]) -> None:
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum"] = torch.zeros_like(matrix)
         means = [local_tensor(self.state[matrix]["momentum"]) for matrix in matrices]
         gradients = [local_tensor(matrix.grad) for matrix in matrices]
-        rate, forget = group["lr"], 1 - group["momentum"]
+        rate, weight = group["lr"], 1 - group["momentum"]
         if self.found_inf is not None:
             finite = 1 - self.found_inf
-            rate, forget = rate * finite, forget * finite
+            rate, weight = rate * finite, weight * finite
             for gradient in gradients:
                 gradient.masked_fill_(self.found_inf.bool(), 0.0)
         changes = torch._foreach_sub(gradients, means)
-        torch._foreach_mul_(changes, forget)
+        torch._foreach_mul_(changes, weight)
         torch._foreach_add_(means, changes)
         ahead = torch._foreach_lerp(gradients, means, group["momentum"])
         step = self._directions(ahead, matrices)
@@ -243,9 +246,9 @@ class Muon(torch.optim.Optimizer):
     def _directions(
         self, ahead: Sequence[Tensor], matrices: list[Tensor]
     ) -> list[Tensor]:
-        """Orthogonalize all, or this process's share of them, and exchange them with the others.
+        """Orthogonalize all matrices, each process some of them, and exchange the results.
 
-        Where matrices are sharded, each process gathers those of its share alone.
+        Where matrices are sharded, a process gathers only those that it orthogonalizes.
         """
         settings = {"n_iterations": self.n_iterations}
         if hardware.has_native_bfloat16(ahead[0].device):
@@ -257,19 +260,17 @@ class Muon(torch.optim.Optimizer):
         n_missing = n_ranks * n_each - len(ahead)
         filled = [*ahead] + [torch.zeros_like(ahead[0])] * n_missing
         if not is_sharded(matrices[0]):
-            mine = torch.stack(filled[self.process.rank * n_each :][:n_each])
-            mine = self._orthogonalize(mine, **settings)
-            return list(all_gather(mine, self.process)[: len(ahead)])
+            own = torch.stack(filled[self.process.rank * n_each :][:n_each])
+            own = self._orthogonalize(own, **settings)
+            return list(all_gather(own, self.process)[: len(ahead)])
         rows, n_rows = len(matrices[0]), len(ahead[0])
         shards = torch.stack(filled)
         shards = F.pad(shards, (0, 0, 0, math.ceil(rows / n_ranks) - n_rows))
         shards = all_to_all(shards, self.process)
-        mine = (
-            shards.unflatten(0, (n_ranks, -1)).transpose(0, 1).flatten(1, 2)[:, :rows]
-        )
-        mine = self._orthogonalize(mine, **settings)
-        mine = F.pad(mine, (0, 0, 0, -rows % n_ranks))
-        shards = mine.unflatten(1, (n_ranks, -1)).transpose(0, 1).flatten(0, 1)
+        own = shards.unflatten(0, (n_ranks, -1)).transpose(0, 1).flatten(1, 2)
+        own = self._orthogonalize(own[:, :rows], **settings)
+        own = F.pad(own, (0, 0, 0, -rows % n_ranks))
+        shards = own.unflatten(1, (n_ranks, -1)).transpose(0, 1).flatten(0, 1)
         return list(all_to_all(shards, self.process)[: len(ahead), :n_rows])
 
 
@@ -279,52 +280,60 @@ def orthogonalize(
     n_iterations: int = 5,
     number_format: torch.dtype | None = None,
 ) -> Float[Tensor, "*b f d"]:
-    """For each matrix U S V^T about U V^T: its singular values become 0.7 to 1.2.
+    """Replace each matrix U S V^T by about U V^T: its singular values become 0.7 to 1.2.
 
-    An odd polynomial of a matrix acts on the singular values alone. Repeating
+    An odd polynomial of a matrix changes nothing but its singular values. Repeating
 
         X <- 3.4445 X - 4.7750 (X X^T) X + 2.0315 (X X^T)^2 X
 
-    lifts small ones quickly, at the price of leaving large ones spread around one, which does no
-    harm.
+    raises small singular values quickly. Large ones end up spread around one, which does no harm.
 
     Args:
         matrices: any number of one shape.
-        n_iterations: 5 reach singular values from about 0.003 of the Frobenius norm upwards.
+        n_iterations: 5 are enough for singular values above about 0.003 of the Frobenius norm.
         number_format: of the products; bfloat16 is precise enough. None for the matrices' own.
 
     Source: Jordan et al. (2024), after Bernstein & Newhouse (2024).
     """
-
-    def higher_terms(square: Tensor) -> Tensor:
-        return torch.baddbmm(square, square, square, beta=-4.7750, alpha=2.0315)
-
     x = matrices.to(number_format or matrices.dtype).reshape(-1, *matrices.shape[-2:])
     wide = x.shape[-2] <= x.shape[-1]
     x = x if wide else x.mT  # the shorter side makes the smaller products
     # The Frobenius norm bounds the largest singular value.
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     long = x.shape[-1] >= 2 * x.shape[-2]
+    # Not in 16 bits, which lose small singular values when they are squared; nor for more
+    # iterations, in each of which the rounding error of zeros grows twelvefold.
     if long and 1 <= n_iterations <= 5 and x.dtype.itemsize >= 4:
-        # The rounds' factors need X X^T alone, and X is multiplied once. Not in 16 bits, where it
-        # would lose small singular values, which are squared there; nor for more rounds, because
-        # what rounding leaves of zeros grows twelvefold in each.
-        square = x @ x.mT
-        first = 3.4445 * torch.eye(square.shape[-1], dtype=x.dtype, device=x.device)
-        factor = factors = first + higher_terms(square)
-        for _ in range(n_iterations - 1):
-            square = factor @ square @ factor
-            factor = first + higher_terms(square)
-            factors = factor @ factors
-        x = factors @ x
+        x = _product_of_factors(x @ x.mT, n_iterations) @ x
     else:
         for _ in range(n_iterations):
-            x = torch.baddbmm(x, higher_terms(x @ x.mT), x, beta=3.4445)
+            x = torch.baddbmm(x, _higher_terms(x @ x.mT), x, beta=3.4445)
     return (x if wide else x.mT).reshape(matrices.shape).to(matrices.dtype)
 
 
-# A schedule gives the share of the peak at which a step is taken. It is a pure function of the
-# step, counted from 0, so that a run that resumes needs no scheduler's state.
+def _higher_terms(square: Tensor) -> Tensor:
+    """-4.7750 A + 2.0315 A^2 for A = X X^T."""
+    return torch.baddbmm(square, square, square, beta=-4.7750, alpha=2.0315)
+
+
+def _product_of_factors(square: Tensor, n_iterations: int) -> Tensor:
+    """The matrix F by which all iterations together multiply X, from A = X X^T alone.
+
+    An iteration multiplies X by the symmetric matrix 3.4445 - 4.7750 A + 2.0315 A^2, and so turns A
+    into (factor A factor). Where X has many more columns than rows, A is much smaller than X.
+    """
+    size, settings = square.shape[-1], {"dtype": square.dtype, "device": square.device}
+    first = 3.4445 * torch.eye(size, **settings)
+    factor = product = first + _higher_terms(square)
+    for _ in range(n_iterations - 1):
+        square = factor @ square @ factor
+        factor = first + _higher_terms(square)
+        product = factor @ product
+    return product
+
+
+# A schedule gives the factor by which a step's learning rate is smaller than the peak. It is a pure
+# function of the step, counted from 0, so that a run that resumes needs no state of a scheduler.
 
 
 def cosine(step: int, *, warmup_steps: int, total_steps: int) -> float:
@@ -336,7 +345,7 @@ def cosine(step: int, *, warmup_steps: int, total_steps: int) -> float:
     Args:
         step: counted from 0.
         warmup_steps: W, steps in which the rate rises; 0 for none.
-        total_steps: T; from there on the share is 0.
+        total_steps: T; from step T on the factor is 0.
 
     Source: Loshchilov & Hutter (2017) for the cosine; warm-up as in Brown et al. (2020).
     """
@@ -353,12 +362,12 @@ def warmup_stable_decay(
 ) -> float:
     """A straight line up, the peak for most of the time, a straight line down to 0 at the end.
 
-    The stable part does not depend on how long the run will be, so one run can be ended, by its
-    decay, at several lengths.
+    The stable part does not depend on the length of the run. So one run can be ended by a decay at
+    several lengths.
 
     Args:
         step, warmup_steps, total_steps: see `cosine`.
-        decay_fraction: share of the steps, after warm-up, in which the rate falls.
+        decay_fraction: fraction of the steps after warm-up in which the rate falls.
 
     Source: Hu et al. (2024); Hägele et al. (2024).
     """
@@ -372,11 +381,11 @@ def inverse_square_root(step: int, *, warmup_steps: int, total_steps: int = 0) -
     """A straight line up, then a fall like 1 / sqrt(step), which never reaches 0.
 
     The original transformer's rate, D^-0.5 min(n^-0.5, n W^-1.5) for step n counted from 1, has
-    its peak (D W)^-0.5 at n = W; this is its share.
+    its peak (D W)^-0.5 at n = W. This is the rate divided by its peak.
 
     Args:
         step, warmup_steps: see `cosine`; W is at least 1 here.
-        total_steps: without influence.
+        total_steps: has no influence.
 
     Source: Vaswani et al. (2017), equation 3; seed document T.
     """
@@ -392,12 +401,12 @@ SCHEDULES = {
 
 
 def set_learning_rate(
-    optimizers: Iterable[torch.optim.Optimizer], share: float
+    optimizers: Iterable[torch.optim.Optimizer], factor: float
 ) -> None:
-    """Let all groups take their next step at this share of their peak.
+    """Set the learning rate of every group to its peak times a factor.
 
-    The peak is what torch's own schedulers call `initial_lr`: the rate before the first call.
+    The peak is the rate before the first call, kept as `initial_lr` as torch's schedulers do.
     """
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = share * group.setdefault("initial_lr", group["lr"])
+            group["lr"] = factor * group.setdefault("initial_lr", group["lr"])

@@ -2,11 +2,11 @@
 
     torchrun --nproc-per-node 8 -m decoder_only train ...
 
-starts a process group of eight, which differ by their rank. Each takes its rows of the global
-batch, and before the weights move the gradients are averaged, by an all-reduce. "ddp" (data
-parallel) keeps a whole model in each process; "fsdp" (fully sharded data parallel) shards weights,
-gradients and optimizer state over them. The model itself is not changed: `wrap` returns what to
-call in its place. Chapter 9.
+starts a process group of eight, whose processes differ by their rank. Each takes its rows of the
+global batch. Before the optimizer's step an all-reduce averages the gradients. "ddp" (distributed
+data parallel) keeps a whole model in each process; "fsdp" (fully sharded data parallel) shards
+weights, gradients and optimizer state over the processes. The model's code does not change: `wrap`
+returns the module to call in its place. Chapter 9.
 """
 
 import contextlib
@@ -29,13 +29,13 @@ STRATEGIES = ("ddp", "fsdp")
 
 @dataclass(frozen=True)
 class Process:
-    """This process among those of its group.
+    """This process and its place in the process group.
 
     Attributes:
         rank: its number, from 0.
-        n_ranks: how many there are, the world size.
-        local_rank: its number on this machine, hence the GPU that it takes.
-        group: the torch.distributed group; None for the default, which is all processes.
+        n_ranks: the number of processes, the world size.
+        local_rank: its number on this machine, which is the number of its GPU.
+        group: the torch.distributed group; None for the default group of all processes.
     """
 
     rank: int = 0
@@ -45,7 +45,7 @@ class Process:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the one that prints and writes files."""
+        """Whether this process prints and writes files."""
         return self.rank == 0
 
 
@@ -54,27 +54,27 @@ ALONE = Process()
 
 @contextlib.contextmanager
 def process_group(device_type: str) -> Iterator[Process]:
-    """Join the processes that `torchrun` started; alone if it did not.
+    """Join the processes that `torchrun` started; yield `ALONE` if it started none.
 
-    The one place that reads the variables which torchrun sets.
+    No other place reads the environment variables that torchrun sets.
 
     Args:
-        device_type: "cuda" communicates through NCCL, all else through gloo.
+        device_type: "cuda" communicates through NCCL, any other through gloo.
 
     Raises:
-        ValueError: if only some of the variables are set.
+        ValueError: only some of the variables are set.
     """
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    given = {name: os.environ.get(name, "") for name in names}
-    if not given["WORLD_SIZE"]:
+    variables = {name: os.environ.get(name, "") for name in names}
+    if not (world := variables["WORLD_SIZE"]):
         yield ALONE
         return
-    if missing := [name for name in names if not given[name].isdecimal()]:
+    if missing := [name for name in names if not variables[name].isdecimal()]:
         raise ValueError(
-            f"WORLD_SIZE={given['WORLD_SIZE']} is set in the environment, but {missing[0]} is not "
-            "a number; start several processes with torchrun, or one with WORLD_SIZE unset"
+            f"WORLD_SIZE={world} is set in the environment, but {missing[0]} is not a number; "
+            "start several processes with torchrun, or one with WORLD_SIZE unset"
         )
-    process = Process(*(int(number) for number in given.values()))
+    process = Process(*map(int, variables.values()))
     if device_type == "cuda":
         torch.cuda.set_device(process.local_rank)
     dist.init_process_group("nccl" if device_type == "cuda" else "gloo")
@@ -91,19 +91,19 @@ def wrap(
     *,
     blocks: Iterable[nn.Module] = (),
 ) -> nn.Module:
-    """What to call in place of a module, so that gradients are averaged over the processes.
+    """The module to call in place of another, so that gradients are averaged over the processes.
 
     Args:
-        module: what returns the loss. "ddp" wants it on this process's device. "fsdp" shards its
+        module: returns the loss. For "ddp" it must be on this process's device. "fsdp" shards its
             parameters in place, from the CPU or from the meta device, so that no GPU ever holds
-            all of them; the first process's values count.
-        process: this one; alone, the module itself is returned.
+            all of them. The values are those of the first process.
+        process: this process; if it is alone, the module itself is returned.
         strategy: "ddp" or "fsdp".
-        blocks: parts whose weights "fsdp" gathers one at a time.
+        blocks: modules whose weights "fsdp" gathers one at a time.
 
-    What is compiled inside of "ddp" becomes one graph for each of its buckets, so that the
-    gradients of one are averaged while those of the next are computed. With
-    `torch._dynamo.config.optimize_ddp = False` it becomes one graph, and they wait for its end.
+    Under "ddp" a compiled module becomes one graph for each bucket of gradients. The gradients of
+    a bucket are averaged while those of the next are computed. With
+    `torch._dynamo.config.optimize_ddp = False` there is one graph, and averaging waits for its end.
 
     Source: Li et al. (2020) for "ddp"; Rajbhandari et al. (2020) and Zhao et al. (2023) for
     "fsdp"; both through torch.distributed.
@@ -119,7 +119,7 @@ def wrap(
     device = _device(process)
     mesh = init_device_mesh(device.type, (process.n_ranks,))
     number_format = hardware.multiplying_format(device)
-    # Gathered in 16 bits where those multiply without a loss scale, summed in float32.
+    # Weights are gathered in bfloat16 where it is native, gradients are summed in float32.
     is_short = number_format == torch.bfloat16
     policy = MixedPrecisionPolicy(
         param_dtype=number_format if is_short else None, reduce_dtype=torch.float32
@@ -150,7 +150,7 @@ def _device(process: Process) -> torch.device:
 
 @contextlib.contextmanager
 def gradient_sync(wrapped: nn.Module, enabled: bool) -> Iterator[None]:
-    """Within, backward averages gradients over the processes, or leaves that for later."""
+    """Within the context, backward averages gradients over the processes only if enabled."""
     if isinstance(wrapped, nn.parallel.DistributedDataParallel) and not enabled:
         with wrapped.no_sync():
             yield
@@ -161,35 +161,34 @@ def gradient_sync(wrapped: nn.Module, enabled: bool) -> Iterator[None]:
 
 
 def all_reduce_sum(x: Tensor, process: Process) -> Tensor:
-    """The sum of a tensor over all processes, in each of them."""
+    """Sum a tensor over all processes, in place, and return it."""
     if process.n_ranks > 1:
         dist.all_reduce(x, group=process.group)
     return x
 
 
 def broadcast(value: Value, process: Process) -> Value:
-    """The first process's value, in all of them."""
+    """Send the first process's value to all processes; each returns it."""
     if process.n_ranks == 1:
         return value
-    box = [value]
-    dist.broadcast_object_list(box, group=process.group, group_src=0)
-    return box[0]
+    values = [value]
+    dist.broadcast_object_list(values, group=process.group, group_src=0)
+    return values[0]
 
 
 def any_rank(flag: bool, process: Process) -> bool:
-    """Whether any process says yes. All must ask together."""
+    """Whether the flag is true in any process. All processes must call it together."""
     if process.n_ranks == 1:
         return flag
-    return bool(
-        all_reduce_sum(torch.tensor(float(flag), device=_device(process)), process) > 0
-    )
+    count = torch.tensor(float(flag), device=_device(process))
+    return bool(all_reduce_sum(count, process) > 0)
 
 
 def in_background(process: Process) -> Process:
     """A second process group (gloo), so that a background thread can communicate during training.
 
-    It waits for a day, not the minutes after which NCCL takes a process for lost. All processes
-    must call it together.
+    Its timeout is a day, because tokenizing or saving takes longer than NCCL's ten minutes. All
+    processes must call it together.
     """
     if process.n_ranks == 1:
         return process
@@ -199,18 +198,18 @@ def in_background(process: Process) -> Process:
 
 @contextlib.contextmanager
 def all_or_none(process: Process) -> Iterator[None]:
-    """At the end wait for all processes. If one of them met an OSError, all raise one."""
-    error = None
+    """Leaving the context waits for all processes; if one met an OSError, all raise one."""
+    own_error = None
     try:
         yield
-    except OSError as caught:
-        error = caught
-    if any_rank(error is not None, process):
-        raise error or OSError("another process could not write its part")
+    except OSError as error:
+        own_error = error
+    if any_rank(own_error is not None, process):
+        raise own_error or OSError("another process could not write its part")
 
 
 def all_gather(x: Tensor, process: Process) -> Tensor:
-    """The tensors of all processes, of one shape, joined along their first dimension."""
+    """Concatenate the tensors of all processes, of one shape, along their first dimension."""
     joined = x.new_empty((process.n_ranks * x.shape[0], *x.shape[1:]))
     parts = list(joined.chunk(process.n_ranks))
     dist.all_gather(parts, x.contiguous(), group=process.group)
@@ -218,35 +217,35 @@ def all_gather(x: Tensor, process: Process) -> Tensor:
 
 
 def all_to_all(x: Tensor, process: Process) -> Tensor:
-    """Part p of the first dimension goes to process p, and from each comes its part for us."""
+    """Send part p of the first dimension to process p; return the parts from all processes."""
     received = torch.empty_like(x, memory_format=torch.contiguous_format)
     dist.all_to_all_single(received, x.contiguous(), group=process.group)
     return received
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """A tensor in one piece. A sharded one is gathered: all processes must ask together."""
+    """The whole of a tensor. All processes must call it together, since it may be sharded."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def local_tensor(tensor: Tensor) -> Tensor:
-    """This process's shard of a tensor, sharing its memory; all of it where it is not sharded."""
+    """This process's shard of a tensor, as a view; the tensor itself if it is not sharded."""
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
 def as_shard_of(target: Tensor, x: Tensor) -> Tensor:
-    """What `local_tensor` gave, as the sharded tensor that it came from."""
+    """The inverse of `local_tensor`: a shard as the sharded tensor that `target` is."""
     if not is_sharded(target):
         return x
     from torch.distributed.tensor import DTensor
 
-    where = (target.device_mesh, target.placements)
+    mesh, placements = target.device_mesh, target.placements
     sizes = {"shape": target.shape, "stride": target.stride()}
-    return DTensor.from_local(x, *where, run_check=False, **sizes)
+    return DTensor.from_local(x, mesh, placements, run_check=False, **sizes)
 
 
 def local_rows(tensor: Tensor) -> slice:
-    """Which rows of a tensor `local_tensor` gives: all of them where it is not sharded."""
+    """The rows of a tensor that `local_tensor` gives; all rows if it is not sharded."""
     if not is_sharded(tensor):
         return slice(None)
     mesh, n = tensor.device_mesh, len(tensor)
@@ -255,27 +254,23 @@ def local_rows(tensor: Tensor) -> slice:
 
 
 def local_copies(tensors: Mapping[str, Tensor], process: Process) -> dict[str, Tensor]:
-    """Copies in CPU memory of this process's shards; in the first also of what has none.
+    """Copy this process's shards to the CPU; the first process copies whole tensors, too.
 
-    A GPU is waited for once, after the last of them.
+    The copies run side by side, and a GPU is waited for once, after the last.
     """
-    mine = {
-        name: local_tensor(tensor.detach())
-        for name, tensor in tensors.items()
-        if process.is_first or is_sharded(tensor)
-    }
-    copies = {
-        # A GPU copies while the host goes on only to pinned memory.
-        name: torch.empty_like(x, device="cpu", pin_memory=x.is_cuda)
-        for name, x in mine.items()
-    }
-    for name, x in mine.items():
-        copies[name].copy_(x, non_blocking=True)
-    for device in {x.device for x in mine.values() if not x.is_cpu}:
+    copies, devices = {}, set()
+    for name, tensor in tensors.items():
+        if process.is_first or is_sharded(tensor):
+            x = local_tensor(tensor.detach())
+            # A GPU copies without holding up the host only to pinned memory.
+            copies[name] = torch.empty_like(x, device="cpu", pin_memory=x.is_cuda)
+            copies[name].copy_(x, non_blocking=True)
+            devices |= {x.device} - {torch.device("cpu")}
+    for device in devices:
         torch.accelerator.synchronize(device)
     return copies
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether each process holds some of its rows, as under "fsdp"."""
+    """Whether a tensor is a DTensor, of which each process holds some rows, as under "fsdp"."""
     return hasattr(tensor, "full_tensor")

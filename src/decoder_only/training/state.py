@@ -1,6 +1,7 @@
-"""The state of a training between two steps, and how it goes on from what was saved.
+"""The state of a training between two steps, and how a training resumes from a saved state.
 
-Chapter 9."""
+Chapter 9.
+"""
 
 import json
 import os
@@ -27,16 +28,17 @@ __all__ = ["TrainingState"]
 
 @dataclass
 class TrainingState:
-    """A training between two steps: how it is done, and all that changes meanwhile.
+    """Everything that a training has between two steps.
 
     Attributes:
-        config, process: never change.
-        model: its weights are moved in place.
-        loss: gives the total loss of inputs and targets: `NextTokenLoss(model)`, which may be
-            compiled, and wrapped by `processes.wrap`.
-        optimizers: with what they remember of each weight.
-        scale: of the loss, where gradients are computed in float16.
-        history: what is written to the log, and read from there.
+        config: the settings.
+        process: this process.
+        model: its weights are changed in place.
+        loss: gives the total loss of inputs and targets. It is `NextTokenLoss(model)`, which may
+            be compiled, and wrapped by `processes.wrap`.
+        optimizers: with their state for each weight.
+        scale: the loss scale, where gradients are computed in float16; else None.
+        history: the losses and evaluations so far, which the log holds, too.
         step: steps taken.
     """
 
@@ -51,17 +53,17 @@ class TrainingState:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return device_of(self.model)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint holds, by name; sharded where the weights are."""
         tensors = {f"model.{n}": x for n, x in self.model.state_dict().items()}
-        names = {id(p): name for name, p in self.model.named_parameters()}
+        names = {p: name for name, p in self.model.named_parameters()}
         for optimizer in self.optimizers:
-            for parameter, of_parameter in optimizer.state.items():
-                for key, x in of_parameter.items():
-                    tensors[f"optimizer.{names[id(parameter)]}.{key}"] = x
+            for parameter, values in optimizer.state.items():
+                for key, x in values.items():
+                    tensors[f"optimizer.{names[parameter]}.{key}"] = x
         if self.scale is not None:
             tensors["scale.value"] = self.scale.value
             tensors["scale.n_good"] = self.scale.n_good
@@ -69,7 +71,7 @@ class TrainingState:
 
     @torch.no_grad()
     def restore(self, saved: checkpoint.State | None) -> None:
-        """Take up what was saved, by any number of processes and in any number format."""
+        """Load a saved state, of any number of processes and of any number format."""
         if saved is None:
             return
         self.step, tensors = saved.step, saved.tensors
@@ -92,7 +94,7 @@ class TrainingState:
                     states[p][key] = processes.as_shard_of(p, x)
                 else:  # a count of steps
                     states[p][key] = tensors[name].to(p.device)
-        # One that was begun on another kind of device had no scale: a fresh one finds its size.
+        # A training that began on another kind of device had no scale, and a new one adapts.
         if self.scale is not None and "scale.value" in tensors:
             self.scale.value = tensors["scale.value"].to(self.device)
             self.scale.n_good = tensors["scale.n_good"].to(self.device)
@@ -101,7 +103,7 @@ class TrainingState:
 def initial_state(
     model: GPT, config: TrainConfig, process: Process, strategy: str
 ) -> TrainingState:
-    """Before the first step; the weights are sharded or copied over the processes here."""
+    """The state before the first step; the weights are sharded or replicated here."""
     model.recompute = config.recompute
     inner = NextTokenLoss(model, config.loss_slices)
     loss = processes.wrap(inner, process, strategy, blocks=model.blocks)
@@ -111,7 +113,7 @@ def initial_state(
         is_compiled = device.type == "cuda"
     if is_compiled:
         inner.forward = hardware.compiled(inner.forward)
-    # Sharded parameters are new ones, which the optimizers must get to know.
+    # After `wrap`, because sharding makes new parameters.
     optimizers = build_optimizers(
         model,
         optimizer=config.optimizer,
@@ -137,8 +139,9 @@ def initial_state(
     )
 
 
-# How a training is watched, and how it saves memory: results are the same within rounding, apart
-# from what dropout draws for the parts of a batch.
+# Settings that may differ when a run resumes. They say how a training is watched and how it saves
+# memory. Results are the same within rounding, apart from what dropout draws for the parts of a
+# batch.
 _MAY_CHANGE = {
     "evaluate_every",
     "save_every",
@@ -153,7 +156,7 @@ _MAY_CHANGE = {
 def origin_of(
     model: GPT, train_data: Corpus, validation_data: Corpus | None, config: TrainConfig
 ) -> dict[str, dict[str, object]]:
-    """What must not change when a run goes on, as it is read from JSON."""
+    """What must not change when a run resumes, as plain data."""
     fixed = {name: x for name, x in asdict(config).items() if name not in _MAY_CHANGE}
     data = {"train": train_data, "validation": validation_data}
     data = {name: corpus.fingerprint for name, corpus in data.items() if corpus}
@@ -164,7 +167,11 @@ def origin_of(
 def saved_state(
     run: checkpoint.AnyPath | None, origin: dict[str, dict[str, object]]
 ) -> checkpoint.State | None:
-    """The state to go on from, if the run was begun with the same settings and data."""
+    """The newest state of a run; None if there is none.
+
+    Raises:
+        ValueError: the run was begun with other settings or data, or all its states are damaged.
+    """
     if run is None:
         return None
     config, state = checkpoint.read_config(run), checkpoint.latest_state(run)

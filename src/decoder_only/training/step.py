@@ -1,6 +1,7 @@
 """One training step: gradients of the mean loss over a batch, clipped, and an update.
 
-Chapter 9."""
+Chapter 9.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +26,13 @@ __all__ = ["LossScale", "NextTokenLoss", "StepResult", "train_step"]
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step tells about itself, still on the device.
+    """The result of a step, in tensors on the device.
 
     Attributes:
         loss: before the step, in nats per token; the mean over all processes.
-        gradient_norm: before it was shortened.
-        skipped: whether loss or gradient was not finite in any process, so that nothing was
-            changed in all of them.
+        gradient_norm: before clipping.
+        skipped: whether the loss or the gradient was not finite in any process. Then no process
+            has changed its weights.
     """
 
     loss: Float[Tensor, ""]
@@ -40,17 +41,17 @@ class StepResult:
 
 
 class NextTokenLoss(nn.Module):
-    """A model and its loss in one module, which is what DDP, FSDP and a compiler take.
+    """A model and its loss in one module, as DDP, FSDP and torch.compile need it.
 
-    Called with inputs and targets, it gives the total surprise at the targets, in nats.
+    Called with inputs and targets, it gives the total cross-entropy of the targets, in nats.
 
     Args:
         model: a `GPT`, or another module whose output is logits.
-        n_slices: parts of a batch whose logits are computed one after the other; see
+        n_slices: number of parts of a batch whose logits are computed one after another; see
             `lm_head.sliced_next_token_loss`.
 
     Raises:
-        ValueError: slices of a head that is more than one matrix.
+        ValueError: more than one slice, for a head that is not an `LMHead`.
     """
 
     def __init__(self, model: nn.Module, n_slices: int = 1) -> None:
@@ -90,19 +91,20 @@ def train_step(
     scale: "LossScale | None" = None,
     process: Process = ALONE,
 ) -> StepResult:
-    """Move the weights once, by the gradient of the mean loss over a batch.
+    """Update the weights once, by the gradient of the mean loss over a batch.
 
-    A loss or gradient that is not finite leaves everything as it is. Whether it was, only the
-    device knows: nothing here waits for it, but for an optimizer that is not fused.
+    A step whose loss or gradient is not finite changes nothing. The host does not wait for the
+    device to learn whether that was so, unless an optimizer is not fused.
 
     Args:
         loss: `NextTokenLoss(model)`, or another module that gives the total loss of inputs and
             targets; it may be compiled, and wrapped by `processes.wrap`.
         optimizers: see `build_optimizers`, or others whose step needs no closure.
+        inputs, targets: this process's rows of the batch.
         accumulation: cut the batch into this many micro-batches, whose gradients are summed.
-        max_gradient_norm: shorten a longer gradient to this length (Pascanu et al., 2013).
-        scale: of the loss, where gradients are computed in float16.
-        process: this one, which has its rows of the batch.
+        max_gradient_norm: scale a gradient with a larger norm down to it (Pascanu et al., 2013).
+        scale: the loss scale, where gradients are computed in float16.
+        process: this process.
     """
     loss.train()
     for optimizer in optimizers:
@@ -124,8 +126,8 @@ def train_step(
     norm = clip_gradients(loss, max_gradient_norm, factor)
     finite = norm.isfinite() & mean_loss.isfinite()
     if process.n_ranks > 1:  # all processes take the step, or none does
-        facts = torch.stack([mean_loss, (~finite).float()])
-        mean_loss, n_bad = processes.all_reduce_sum(facts, process)
+        sums = torch.stack([mean_loss, (~finite).float()])
+        mean_loss, n_bad = processes.all_reduce_sum(sums, process)
         mean_loss, finite = mean_loss / process.n_ranks, n_bad == 0
     step_if_finite(finite, optimizers)
     if scale is not None:
@@ -138,8 +140,8 @@ def step_if_finite(
 ) -> None:
     for optimizer in optimizers:
         reads_flag = isinstance(optimizer, Muon) or optimizer.defaults.get("fused")
-        if reads_flag and finite.device.type != "mps":  # whose kernels know no flag
-            # Where this is 1, the fused kernels change nothing.
+        if reads_flag and finite.device.type != "mps":  # whose kernels lack the flag
+            # If this is 1, the fused kernels change nothing.
             optimizer.found_inf = (~finite).float()
             optimizer.step()
         elif finite:  # waits for the device
@@ -149,7 +151,7 @@ def step_if_finite(
 def clip_gradients(
     model: nn.Module, limit: float | None, scale: float | Tensor
 ) -> Tensor:
-    """Undo the scale, shorten the whole gradient to the limit; return its length before."""
+    """Undo the scale, and scale the gradient down to a norm of `limit`; return its norm before."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     norm = processes.full_tensor(norm) / scale
@@ -163,12 +165,12 @@ def clip_gradients(
 class LossScale:
     """A factor on the loss that keeps small gradients within float16's range.
 
-    It is halved when a gradient overflows, whose step is skipped, and doubled after a while
-    without. Nothing waits for the device.
+    A gradient that overflows halves the factor, and its step is skipped. After `patience` steps
+    without an overflow the factor doubles. The host never waits for the device.
 
     Args:
         device: where the gradients are.
-        patience: steps without overflow before it grows.
+        patience: steps without an overflow before the factor grows.
 
     Source: Micikevicius et al. (2018).
     """
@@ -179,7 +181,7 @@ class LossScale:
         self.n_good = torch.zeros((), device=device)
 
     def update(self, finite: Bool[Tensor, ""]) -> None:
-        """Take account of a step."""
+        """Adapt the factor after a step, whose gradient was finite or not."""
         self.n_good = torch.where(finite, self.n_good + 1, 0.0)
         grown = self.n_good >= self.patience
         self.n_good = torch.where(grown, 0.0, self.n_good)
