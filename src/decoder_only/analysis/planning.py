@@ -254,7 +254,8 @@ def plan_training(
     }
     layout = {"n_devices": n_devices, "tensor_parallel": tensor_parallel}
     sizes = {"vocab_size": vocab_size, "context_length": context_length}
-    _check_above_zero(**budget, **layout, network=network)
+    for name, value in {**budget, **layout, "network": network}.items():
+        check_number(name, value, above=0, optional=True)
     _check_devices(n_devices, tensor_parallel, sizes)
     _check_one_budget({name for name, value in budget.items() if value is not None})
     check_number("utilization", utilization, above=0, at_most=1)
@@ -267,11 +268,6 @@ def plan_training(
     if tokens is None:
         plan = replace(plan, tokens=plan.tokens * hours * 3600 / plan.seconds)
     return plan
-
-
-def _check_above_zero(**values: int | float | None) -> None:
-    for name, value in values.items():
-        check_number(name, value, above=0, optional=True)
 
 
 def _check_devices(n_devices: int, n: int, sizes: Mapping[str, int]) -> None:

@@ -1,6 +1,7 @@
 """A corpus of tokens, and the batches that training and evaluation take from it.
 
-Chapter 9."""
+Chapter 9.
+"""
 
 import functools
 import hashlib
@@ -18,7 +19,7 @@ from tqdm import tqdm
 
 from decoder_only.base import hardware
 from decoder_only.model.lm_head import IGNORED
-from decoder_only.tokenization.tokenizer import END_OF_TEXT
+from decoder_only.tokenization.tokenizer import END_OF_TEXT, BytePairTokenizer
 
 __all__ = [
     "Corpus",
@@ -33,21 +34,8 @@ __all__ = [
 
 
 @runtime_checkable
-class Tokenizer(Protocol):
-    """What this module asks of a tokenizer."""
-
-    @property
-    def vocab_size(self) -> int: ...
-
-    @property
-    def special_tokens(self) -> dict[str, int]: ...
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
-
-
-@runtime_checkable
 class Language(Protocol):
-    """What this module asks of a language that knows the probability of its texts."""
+    """A language that knows the probability of its texts, as `StoryLanguage` does."""
 
     def stories(self, *, split: str, seed: int) -> Iterator[str]: ...
 
@@ -74,17 +62,17 @@ class Corpus:
 
     @property
     def n_targets(self) -> int:
-        """Tokens that a model is asked for."""
+        """The number of tokens that a model predicts."""
         return len(self.ids) - 1
 
     @property
     def bytes_per_token(self) -> float:
-        """Turns nats per token into nats per byte."""
+        """The mean length of a token in bytes of text."""
         return self.n_bytes / self.n_targets
 
     @property
     def floor(self) -> float | None:
-        """The exact loss of the language itself, in nats per token; None where unknown."""
+        """The entropy of the language, in nats per token; None where it is unknown."""
         return None if self.nats is None else self.nats / self.n_targets
 
     @functools.cached_property
@@ -100,14 +88,14 @@ class Corpus:
 
 
 def document_corpus(
-    documents: Iterable[str], tokenizer: Tokenizer, *, nats: float | None = None
+    documents: Iterable[str], tokenizer: BytePairTokenizer, *, nats: float | None = None
 ) -> Corpus:
-    """Documents as `| d1 | d2 | … |`, where the bar is the end-of-text token.
+    """A corpus of documents, `| d1 | d2 | … |`, where the bar is the end-of-text token.
 
     Training rows begin at a bar, so that a model sees documents from their beginning.
 
     Args:
-        documents: texts that stand for themselves, such as stories.
+        documents: texts that do not depend on one another, such as stories.
         tokenizer: its special tokens must hold `<|endoftext|>`.
         nats: the exact negative log-probability of all documents together, if known.
 
@@ -124,11 +112,10 @@ def document_corpus(
     )
 
 
-def text_corpus(texts: str | Sequence[str], tokenizer: Tokenizer) -> Corpus:
-    """Running text: `| text`, or `| text | text …` where there are several.
+def text_corpus(texts: str | Sequence[str], tokenizer: BytePairTokenizer) -> Corpus:
+    """A corpus of running text: `| text`, or `| text | text …` of several texts.
 
-    A text that holds the marker `<|endoftext|>` counts as several. Training rows begin
-    anywhere.
+    A text with the marker `<|endoftext|>` in it counts as several. Training rows begin anywhere.
 
     Raises:
         ValueError: no text at all, or a tokenizer without an end-of-text token.
@@ -140,9 +127,9 @@ def text_corpus(texts: str | Sequence[str], tokenizer: Tokenizer) -> Corpus:
 
 
 def _encoded(
-    texts: Iterable[str], tokenizer: Tokenizer
+    texts: Iterable[str], tokenizer: BytePairTokenizer
 ) -> tuple[list[np.ndarray], int]:
-    """The ids of each text behind an end of text, and the bytes of all."""
+    """The ids of each text after an end-of-text token, and the number of bytes of all texts."""
     special = tokenizer.special_tokens
     if END_OF_TEXT not in special:
         raise ValueError(f"special_tokens={special!r:.200} must hold {END_OF_TEXT}")
@@ -161,7 +148,7 @@ def _encoded(
 
 def story_corpora(
     language: Language,
-    tokenizer: Tokenizer,
+    tokenizer: BytePairTokenizer,
     *,
     n_train: int,
     n_validation: int,
@@ -236,13 +223,13 @@ def training_batch(
 ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]:
     """The inputs and targets of one step: a pure function of (seed, step).
 
-    Rows begin at a document, or anywhere in running text. Documents are read as a ring: behind
-    the last one comes the first one. What lies S tokens or more behind its document's
-    beginning is therefore never trained on: choose a context about as long as the documents, or
-    treat them as running text.
+    Rows begin at a document, or anywhere in running text. Documents are read as a ring: after the
+    last document comes the first. Tokens that are S tokens or more after the beginning of their
+    document are never trained on. So choose a context about as long as the documents, or treat
+    them as running text.
 
     The draws come from Philox (Salmon et al., 2011), a generator that turns a key and a counter
-    into random bits. NumPy promises its raw bits for all versions and platforms.
+    into random bits. NumPy promises the same raw bits for all versions and platforms.
 
     Args:
         batch_size: rows of the global batch, over all processes.
@@ -285,18 +272,18 @@ def evaluation_batches(
     rank: int = 0,
     n_ranks: int = 1,
 ) -> Iterator[tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]]:
-    """Windows that ask for every target of the corpus exactly once, in order.
+    """Windows in which every target of the corpus stands exactly once, in order.
 
     Running text is cut into consecutive windows. Documents are packed whole: a window ends before
-    the first document that does not fit in full, and what is left of it is padding, whose targets
-    are `IGNORED`. A document that is longer than a window is cut, and the model reads its
-    pieces as if each stood alone.
+    the first document that does not fit in full. The rest of the window is padding, whose targets
+    are `IGNORED`. A document that is longer than a window is cut, and the model sees each piece
+    without the others.
 
     Args:
         batch_size: rows of a batch, at most.
         context_length: S, the tokens of a row.
-        rank, n_ranks: this process takes batches `rank, rank + n_ranks, …`. All get equally
-            many, because a sharded model can only be asked by all processes together.
+        rank, n_ranks: this process takes batches `rank, rank + n_ranks, …`. All processes get the
+            same number, because a sharded model runs in all processes together.
 
     Yields:
         Inputs and targets (b, s), all of one shape: rows that are missing at the end are padding.

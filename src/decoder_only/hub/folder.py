@@ -13,13 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from decoder_only.base.files import (
-    LOCK,
-    explained,
-    open_file,
-    read_json,
-    write_atomically,
-)
+from decoder_only.base import files
 from decoder_only.base.tensors import write_tensors
 from decoder_only.hub.settings import (
     FAMILIES,
@@ -104,7 +98,7 @@ def load_model(
 
 
 def _read_settings(folder: Path, name: str) -> tuple[Family, GPTConfig]:
-    settings = read_json(folder / "config.json")
+    settings = files.read_json(folder / "config.json")
     try:
         model_type = settings.get("model_type")
         if not isinstance(model_type, str) or model_type not in FAMILIES:
@@ -125,7 +119,7 @@ def _read_weights(folder: Path, table: str, config: GPTConfig) -> dict[str, Tens
     holder_of, types, outlines = {}, set(), {}
     with ExitStack() as stack:
         for file in _weight_files(folder):
-            open_file(folder / file).close()  # refuses what is no file
+            files.open_file(folder / file).close()  # refuses what is no file
             holder = stack.enter_context(safe_open(folder / file, framework="pt"))
             for name in holder.keys():  # noqa: SIM118
                 if not CONSTANTS.search(name):
@@ -152,7 +146,7 @@ def _weight_files(folder: Path) -> set[str]:
     index = folder / "model.safetensors.index.json"
     if (folder / "model.safetensors").exists() or not index.exists():
         return {"model.safetensors"}
-    table = read_json(index).get("weight_map")
+    table = files.read_json(index).get("weight_map")
     names = [*table.values()] if isinstance(table, dict) else [None]
     beside = re.compile(r"[\w.-]+\.safetensors").fullmatch
     if not all(isinstance(name, str) and beside(name) for name in names):
@@ -207,7 +201,7 @@ def export(
     texts = _texts(config, settings, tokenizer)
     is_new = not folder.exists()
     try:
-        with explained(folder):
+        with files.explained(folder):
             _write(folder, weights, texts)
     except BaseException:
         if is_new:
@@ -217,7 +211,7 @@ def export(
 
 def _check_folder(folder: Path, overwrite: bool) -> None:
     """Refuse to write over what cannot be made again, and over anything unless it is allowed."""
-    others = (LOCK, "log.jsonl", "state-*", "weights.safetensors", "index.json")
+    others = (files.LOCK, "log.jsonl", "state-*", "weights.safetensors", "index.json")
     if any(any(folder.glob(name)) for name in others):
         raise FileExistsError(
             f"{folder} holds a run, or prepared tokens, which this would destroy; name another"
@@ -258,7 +252,7 @@ def _write(
     write_tensors(folder / "model.safetensors", weights, notes={"format": "pt"})
     for name, content in texts.items():  # config.json last: now all is there
         text = json.dumps(content, indent=1, ensure_ascii=False)
-        write_atomically(folder / name, text.encode())
+        files.write_atomically(folder / name, text.encode())
 
 
 def _folder_of(folder_or_name: str | os.PathLike[str]) -> Path:

@@ -1,37 +1,30 @@
-"""A vocabulary in the file of the library `tokenizers`, as published models have it beside them.
+"""A tokenizer in the file format of the library `tokenizers`, which published models use.
 
     {"model": {"type": "BPE", "vocab": {"!": 0, ...}, "merges": [["Ġ", "t"], ...]}, ...}
 
 Chapter 8.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from decoder_only.tokenization.merges import GPT2_BYTE_ORDER
 from decoder_only.tokenization.pretokens import GPT2_PATTERN
 
-# How GPT-2's files show the byte of each id: as itself where it prints, else as a letter beyond.
+if TYPE_CHECKING:
+    from decoder_only.tokenization.tokenizer import BytePairTokenizer
+
+# GPT-2's files write the byte of each id as a letter: itself if it prints, else one after U+00FF.
 LETTERS = [chr(x if i < 188 else 68 + i) for i, x in enumerate(GPT2_BYTE_ORDER)]
 LETTER_OF = dict(zip(GPT2_BYTE_ORDER, LETTERS, strict=True))
 BYTE_OF = dict(zip(LETTERS, GPT2_BYTE_ORDER, strict=True))
-# Text is cut by GPT-2's pattern, and nothing else is done to it.
+# Text is cut by GPT-2's pattern, and not changed.
 CUT = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
-@runtime_checkable
-class Vocabulary(Protocol):
-    """What this module asks of a tokenizer."""
-
-    pattern: str
-    vocab_size: int
-    merges: list[tuple[int, int]]
-    special_tokens: dict[str, int]
-
-    def token_bytes(self, id: int) -> bytes: ...
-
-
-def to_tokenizers(tokenizer: Vocabulary) -> dict[str, Any]:
-    """What tokenizer.json holds, for the library `tokenizers`.
+def to_tokenizers(tokenizer: BytePairTokenizer) -> dict[str, Any]:
+    """The content of tokenizer.json for the library `tokenizers`.
 
     Raises:
         ValueError: the tokenizer has a pattern of its own.
@@ -55,7 +48,8 @@ def from_tokenizers(content: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `to_tokenizers`: the arguments of `BytePairTokenizer`.
 
     Raises:
-        ValueError, LookupError, TypeError, AttributeError: it is of another kind.
+        ValueError, LookupError, TypeError, AttributeError: the file holds another kind of
+            tokenizer.
     """
     model, cut = content["model"], {"use_regex": True, **content["pre_tokenizer"]}
     is_bpe = model.get("type", "BPE") == "BPE" and content.get("normalizer") is None
