@@ -232,7 +232,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
 def test_an_interval_leaves_as_much_out_at_either_end():
     values = list(range(101))
     assert interval(values) == pytest.approx((5, 95))
-    assert interval(values[::-1], share=0.5) == pytest.approx((25, 75))
+    assert interval(values[::-1], level=0.5) == pytest.approx((25, 75))
     assert interval([3.0]) == (3.0, 3.0)
 
 

@@ -81,6 +81,15 @@ def test_a_module_is_read_in_one_sitting(module):
         assert layout.size(module) <= 400
 
 
+def test_the_package_is_small():
+    """All files count but the modules that one chapter each of 11 to 15 builds."""
+    of_chapters = ("variants", "analysis.interpretation", "analysis.knowledge")
+    of_chapters = tuple(f"decoder_only.{name}" for name in of_chapters)
+    files = layout.PACKAGE.rglob("*.py")
+    files = [f for f in files if not layout.name_of(f).startswith(of_chapters)]
+    assert sum(layout.lines_of_code(f.read_text("utf-8")) for f in files) <= 8000
+
+
 @every_module
 def test_names_are_imported_from_the_module_that_defines_them(module):
     top = {f"decoder_only.{name}" for name in decoder_only.__all__}
@@ -161,6 +170,16 @@ def test_public_names_are_declared_and_documented(module):
         assert not said.startswith(f"{name}("), (
             f"{module}.{name} has no docstring of its own"
         )
+
+
+@every_module
+def test_no_list_of_names_repeats_what_their_underscores_say(module):
+    found = importlib.import_module(module)
+    own = {n for n, x in vars(found).items() if is_defined_in(found, x)}
+    plain = {name for name in own if not name.startswith("_")}
+    if module.startswith("decoder_only.") and not layout.is_folder(module):
+        listed = getattr(found, "__all__", None)
+        assert listed is None or plain - {*listed}
 
 
 def test_every_public_name_is_used_or_shown_in_some_chapter():

@@ -28,20 +28,6 @@ from decoder_only.model.attention import attention_weights
 from decoder_only.model.gpt import GPT
 from decoder_only.stories.exact import KINDS, Fork, Settled, probabilities
 
-__all__ = [
-    "ExcessByKind",
-    "Probe",
-    "RepeatedChains",
-    "additions",
-    "attention_maps",
-    "fit_probe",
-    "lens",
-    "replaced",
-    "rewired",
-    "streams",
-    "without_head",
-]
-
 # ------------------------------------------------------------------ what is not learned, by kind
 
 

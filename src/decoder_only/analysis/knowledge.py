@@ -23,22 +23,6 @@ from torch import Tensor
 
 from decoder_only.model.gpt import GPT
 
-__all__ = [
-    "ORDERS",
-    "Biographies",
-    "FactWorld",
-    "MadeUp",
-    "Validity",
-    "coarsened",
-    "good_turing",
-    "is_it_valid",
-    "made_up",
-    "missing_mass",
-    "quantized",
-    "reliability",
-    "total_variation",
-]
-
 # ------------------------------------------------------------------------------ worlds of facts
 
 ORDERS = {"forwards": (0, 1, 2), "turned": (1, 0, 2), "backwards": (2, 1, 0)}

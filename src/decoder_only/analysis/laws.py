@@ -237,9 +237,9 @@ def bootstrap(
 
 
 def interval(
-    values: Sequence[int | float], *, share: float = 0.9
+    values: Sequence[int | float], *, level: float = 0.9
 ) -> tuple[float, float]:
-    """The ends of the central interval that holds a fraction `share` of the values."""
-    tail = (1 - share) / 2
+    """The ends of the central interval that holds a fraction `level` of the values."""
+    tail = (1 - level) / 2
     low, high = np.quantile(np.asarray(values, dtype=float), [tail, 1 - tail])
     return float(low), float(high)

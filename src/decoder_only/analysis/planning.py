@@ -20,8 +20,6 @@ from decoder_only.model import counting
 from decoder_only.model.config import GPTConfig
 from decoder_only.model.presets import MODERN
 
-__all__ = ["Plan", "plan_training", "shape_for"]
-
 _MACHINE = 8  # devices that one machine holds, as most are built
 _NETWORK = 50e9  # bytes per second of each device to other machines: 400 Gbit/s
 

@@ -48,9 +48,9 @@ def check_number(
     fits = fits and (whole or abs(number) <= sys.float_info.max)
     if not (fits and all(_HOLDS[word](number, x) for word, x in bounds.items())):
         words = [f"{word.replace('_', ' ')} {x}" for word, x in bounds.items()]
-        wanted = "a whole number" if whole else "a finite number"
-        wanted += ", " * bool(words) + " and ".join(words) + ", or None" * optional
-        raise ValueError(f"{name}={_shortened.repr(value)} must be {wanted}")
+        rule = "a whole number" if whole else "a finite number"
+        rule += ", " * bool(words) + " and ".join(words) + ", or None" * optional
+        raise ValueError(f"{name}={_shortened.repr(value)} must be {rule}")
 
 
 def check_whole(name: str, value: object, **settings) -> None:

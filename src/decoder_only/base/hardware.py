@@ -168,8 +168,8 @@ def peak_flops(device: torch.device) -> float | None:
     """The device's peak in floating-point operations per second; None if it is not known."""
     if device.type != "cuda":
         return None
-    found = known_device(torch.cuda.get_device_name(device))
-    return found and found.flops
+    sheet = known_device(torch.cuda.get_device_name(device))
+    return sheet and sheet.flops
 
 
 def compiled(function: Callable) -> Callable:

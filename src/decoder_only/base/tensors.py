@@ -137,7 +137,7 @@ def read_tensors(path: AnyPath) -> tuple[SavedTensors, dict[str, str]]:
         ValueError: a file was written by another program or has changed since, or a shard is
             missing or was not saved with the others.
     """
-    path, entries, common = Path(path), {}, {}
+    path, entries, common = Path(path), {}, None
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not files:
         raise ValueError(f"{path} is damaged: there is no file in it")
@@ -145,7 +145,8 @@ def read_tensors(path: AnyPath) -> tuple[SavedTensors, dict[str, str]]:
         _check_sum(file)
         try:
             notes = _add_entries(file, f"{number} of {len(files)}", entries)
-            if notes != (common := common or notes):
+            common = notes if common is None else common
+            if notes != common:
                 raise ValueError(f"it was not saved together with {files[0].name}")
         except Exception as error:  # sealed, but by another hand: anything may be wrong
             raise ValueError(

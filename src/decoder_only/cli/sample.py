@@ -129,9 +129,9 @@ def _in_short(verdict: Explanation) -> str:
     if verdict.in_language:
         return str(verdict)
     expected = verdict.expected[0][0] if verdict.expected else ""
-    expected, found = (
+    actual, expected = (
         json.dumps(text[:40]) if text else "the end"
-        for text in (expected, verdict.found)
+        for text in (verdict.found, expected)
     )
     place = f"leaves the language at letter {verdict.at}"
-    return f"{place}: {found}, where {expected} could be"
+    return f"{place}: {actual}, where {expected} could be"

@@ -13,15 +13,6 @@ from typing import BinaryIO
 
 from decoder_only.base import files
 
-__all__ = [
-    "check_text_file",
-    "read_chunks",
-    "read_text",
-    "text_files",
-    "tiny_shakespeare",
-]
-
-
 _SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 _SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 _SHAKESPEARE_BYTES = 1_115_394

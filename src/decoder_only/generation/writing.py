@@ -14,8 +14,6 @@ from decoder_only.generation.sampling import chooser, columns
 from decoder_only.tokenization import BytePairTokenizer, pretokenize
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
-__all__ = ["stream", "write"]
-
 
 def write(
     model: nn.Module,

@@ -6,7 +6,7 @@ import re
 import reprlib
 import shutil
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -279,12 +279,14 @@ def _fetched(repository: str) -> Path:
     import huggingface_hub as hub
 
     names = ("config.json", "model.safetensors", "tokenizer.json")
-    with suppress(Exception):
-        paths = [
-            hub.hf_hub_download(repository, n, local_files_only=True) for n in names
-        ]
-        return Path(paths[0]).parent
-    # Asked once: a download tries again and again for half a minute where there is no network.
-    hub.get_hf_file_metadata(hub.hf_hub_url(repository, names[0]), timeout=10)
-    paths = [hub.hf_hub_download(repository, n, local_files_only=False) for n in names]
+
+    def path_of(name: str, *, local: bool) -> str:
+        return hub.hf_hub_download(repository, name, local_files_only=local)
+
+    try:
+        paths = [path_of(name, local=True) for name in names]
+    except Exception:  # not all of them are in the cache
+        # Asked once, because without a network a download is tried for half a minute.
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, names[0]), timeout=10)
+        paths = [path_of(name, local=False) for name in names]
     return Path(paths[0]).parent

@@ -137,25 +137,29 @@ def config_from(family: Family, settings: Mapping[str, Any]) -> GPTConfig:
 
 
 def described(config: GPTConfig) -> dict[str, Any]:
-    """The config.json of the family that computes what these settings ask for."""
+    """The config.json of the family of `transformers` that computes a model.
+
+    Raises:
+        ValueError: no family does; a setting that differs is named.
+    """
     model_type = "qwen3" if config.qk_norm else "llama"
     model_type = "gpt2" if config.positions == "learned" else model_type
     family = FAMILIES[model_type]
     rows = [line.split() for line in family.settings.strip().splitlines()]
-    meant = meaning_of(config)
-    given = meant | {n: x for n, x in vars(config).items() if x is not None}
-    names = {ours: theirs for theirs, ours in family.activations.items()}
-    # One that the family lacks becomes another, and is refused below with all that differs.
-    activation = names.get(config.activation, next(iter(names.values())))
-    theirs_of = given | {"activation": activation}
-    settings = {theirs: theirs_of[ours] for theirs, ours, *_ in rows}
-    theirs = config_from(family, json.loads(json.dumps(settings)))
-    back = meaning_of(theirs)
-    for name, mine in meant.items():
-        if mine != back.get(name):
+    meaning = meaning_of(config)
+    values = meaning | {n: x for n, x in vars(config).items() if x is not None}
+    activations = {ours: theirs for theirs, ours in family.activations.items()}
+    # What the family lacks is left out here, and found when the two models are compared.
+    usual = next(iter(activations.values()))
+    written = values | {"activation": activations.get(config.activation, usual)}
+    settings = {theirs: written[ours] for theirs, ours, *_ in rows}
+    read_back = config_from(family, json.loads(json.dumps(settings)))
+    their_meaning = meaning_of(read_back)
+    for name, value in meaning.items():
+        if value != their_meaning.get(name):
             raise ValueError(
-                f"{name}={given[name]!r} has no place in a {model_type} model of transformers, "
-                f"which has {name}={getattr(theirs, name)!r}; no other family there computes "
+                f"{name}={values[name]!r} has no place in a {model_type} model of transformers, "
+                f"which has {name}={getattr(read_back, name)!r}; no other family there computes "
                 "this model either"
             )
     architectures = [family.architecture]
@@ -163,18 +167,17 @@ def described(config: GPTConfig) -> dict[str, Any]:
 
 
 def meaning_of(config: GPTConfig) -> dict[str, Any]:
-    """What a model computes: alike for any two configs that say it in different ways."""
-    meant = config.to_dict() | {"n_kv_heads": config.kv_heads}
-    meant |= {"head_dim": config.head_width, "d_mlp": config.mlp_width}
-    meant["attention_scale"] = config.attention_scale or 1 / math.sqrt(
-        config.head_width
-    )
-    meant["base_width"] = config.base_width or config.d_model
+    """The settings that decide what a model computes, equal for configs that compute the same."""
+    head_dim = config.head_width
+    meaning = config.to_dict() | {"n_kv_heads": config.kv_heads, "head_dim": head_dim}
+    meaning["d_mlp"] = config.mlp_width
+    meaning["attention_scale"] = config.attention_scale or 1 / math.sqrt(head_dim)
+    meaning["base_width"] = config.base_width or config.d_model
     whole = config.context_length if config.positions == "learned" else math.inf
     each = [None if w is None or w >= whole else w for w in config.windows]
-    meant["windows"] = tuple(each[i % len(each)] for i in range(config.n_layers))
+    meaning["windows"] = tuple(each[i % len(each)] for i in range(config.n_layers))
     if config.positions in ("learned", "none"):
-        meant.pop("position_base")
+        meaning.pop("position_base")
     for name in ("dropout", "initialization"):  # which belong to training
-        meant.pop(name)
-    return meant
+        meaning.pop(name)
+    return meaning

@@ -17,8 +17,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["attend", "attend_explicitly", "attention_mask", "attention_weights"]
-
 
 def attention_mask(
     n_queries: int,

@@ -15,8 +15,6 @@ from decoder_only.model.mlp import MLP, SwiGLU
 from decoder_only.model.multihead import MultiHeadAttention
 from decoder_only.model.normalization import LayerNorm, RMSNorm
 
-__all__ = ["Block"]
-
 
 class Block(nn.Module):
     """One layer of the transformer, as pure wiring: the parts are arguments.

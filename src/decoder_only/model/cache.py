@@ -15,8 +15,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-__all__ = ["CachePosition", "KeyValueCache", "positions_in_ring"]
-
 
 class CachePosition:
     """How far a text has come: one count, which the caches of all blocks share.
@@ -67,8 +65,8 @@ class CachePosition:
             n_before = int(self.count) if self.count.is_cpu else self._counted
             positions, most = n_before + n_new, self.max_length or math.inf
             if positions > most:
-                wanted = f"at most the cache's max_length={most}"
-                raise ValueError(f"{positions=} must be {wanted}")
+                limit = f"the cache's max_length={most}"
+                raise ValueError(f"{positions=} must be at most {limit}")
             self.n_stored = n_before + (n_new == 1) if self.count.is_cpu else None
         self.new = self.count + torch.arange(n_new, device=self.count.device)
         rows = self.new if self.padding is None else self.new - self.padding[:, None]

@@ -17,8 +17,6 @@ from decoder_only.base.checks import (
 from decoder_only.model.mlp import ACTIVATIONS
 from decoder_only.model.multihead import check_heads
 
-__all__ = ["GPTConfig"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:

@@ -14,25 +14,6 @@ from dataclasses import dataclass, replace
 from decoder_only.base.hardware import Device
 from decoder_only.model.config import GPTConfig
 
-__all__ = [
-    "Work",
-    "activation_bytes",
-    "activation_bytes_each",
-    "cache_bytes",
-    "count_flops",
-    "count_parameters",
-    "decoding_work",
-    "flops_per_token",
-    "prefill_work",
-    "ring_bytes",
-    "state_bytes",
-    "tensor_parallel_bytes",
-    "training_bytes",
-    "training_work",
-    "visible_pairs",
-    "widened",
-]
-
 
 def count_parameters(config: GPTConfig) -> dict[str, int]:
     """Parameters by component; their sum is `GPT(config).count_parameters()`.

@@ -17,15 +17,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-__all__ = [
-    "LearnedPositions",
-    "SinusoidalPositions",
-    "TokenEmbedding",
-    "rotary",
-    "rotations",
-    "sinusoids",
-]
-
 
 class TokenEmbedding(nn.Module):
     """A table of one learned vector per vocabulary entry.

@@ -30,8 +30,6 @@ from decoder_only.model.mlp import MLP, SwiGLU
 from decoder_only.model.multihead import MultiHeadAttention
 from decoder_only.model.normalization import LayerNorm, RMSNorm
 
-__all__ = ["GPT"]
-
 
 class GPT(nn.Module):
     """A decoder-only transformer.
@@ -219,8 +217,8 @@ class GPT(nn.Module):
             loss = "lm_head.next_token_loss(model(inputs), targets)"
             raise TypeError(f"a model takes ids and gives logits; the loss is {loss}")
         if ids.ndim != 2:
-            wanted = "(batch, sequence); a single sequence is ids[None]"
-            raise ValueError(f"ids.shape={tuple(ids.shape)} must be {wanted}")
+            shape = "(batch, sequence); a single sequence is ids[None]"
+            raise ValueError(f"ids.shape={tuple(ids.shape)} must be {shape}")
         if ids.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"ids.dtype={ids.dtype} must be int32 or int64 of torch")
         n_rows, length = ids.shape
@@ -229,8 +227,8 @@ class GPT(nn.Module):
             if n_rows != batch_size:
                 raise ValueError(f"rows of ids={n_rows} must be the {batch_size=}")
         elif self.config.positions == "learned" and length > self.config.context_length:
-            wanted = f"at most {self.config.context_length} for learned positions"
-            raise ValueError(f"ids.shape[1]={length} must be {wanted}")
+            limit = f"{self.config.context_length} for learned positions"
+            raise ValueError(f"ids.shape[1]={length} must be at most {limit}")
         if ids.is_cpu and not torch.compiler.is_compiling() and ids.numel():
             last = self.config.vocab_size - 1
             for id in (int(ids.min()), int(ids.max())):

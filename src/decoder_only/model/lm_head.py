@@ -14,15 +14,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-__all__ = [
-    "IGNORED",
-    "LMHead",
-    "bits_per_byte",
-    "next_token_loss",
-    "perplexity",
-    "sliced_next_token_loss",
-]
-
 IGNORED = -1
 """The target that the loss leaves out, such as padding behind the last token of a window."""
 

@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["ACTIVATIONS", "MLP", "SwiGLU", "squared_relu"]
-
 
 def squared_relu(x: Tensor) -> Tensor:
     """max(x, 0) squared, elementwise. Source: So et al. (2021), Primer."""

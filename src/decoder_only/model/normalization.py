@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["LayerNorm", "RMSNorm", "fold", "layer_norm", "rms_norm"]
-
 
 def layer_norm(
     x: Float[Tensor, "*b d"],
@@ -103,8 +101,8 @@ def fold(norm: LayerNorm | RMSNorm, linear: nn.Linear) -> nn.Linear:
     """
     width = norm.weight.numel()
     if linear.in_features != width:
-        wanted = f"the {width} components of the norm before it"
-        raise ValueError(f"in_features={linear.in_features} must be {wanted}")
+        needed = f"the {width} components of the norm before it"
+        raise ValueError(f"in_features={linear.in_features} must be {needed}")
     shift = getattr(norm, "bias", None)
     bias = linear.bias
     if shift is not None:

@@ -9,8 +9,6 @@ since. Chapter 8 describes them, the largest without storing a weight:
 
 from decoder_only.model.config import GPTConfig
 
-__all__ = ["PRESETS"]
-
 MODERN: dict[str, object] = {
     "positions": "rotary",
     "norm": "rms",

@@ -28,8 +28,6 @@ from decoder_only.stories.world import (
     build_grammar,
 )
 
-__all__ = ["Explanation", "Floor", "Story", "StoryLanguage", "agreement", "split_of"]
-
 Split = Literal["train", "validation"]
 MOST_EXPONENT = 2  # with a steeper law a crowded story would look long for somebody new
 VALIDATION_SHARE = 1 / 16

@@ -3,8 +3,6 @@
 import tomllib
 from importlib.resources import files
 
-__all__ = ["TALES", "WORDS"]
-
 
 def _text(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

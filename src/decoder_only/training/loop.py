@@ -30,8 +30,6 @@ from decoder_only.training.state import (
 )
 from decoder_only.training.step import StepResult, train_step
 
-__all__ = ["train"]
-
 
 def train(
     model: GPT,

@@ -19,8 +19,6 @@ from tqdm import tqdm
 
 from decoder_only.model.lm_head import bits_per_byte
 
-__all__ = ["Evaluation", "History", "Monitor"]
-
 
 @dataclass(frozen=True)
 class Evaluation:

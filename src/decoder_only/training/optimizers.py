@@ -34,19 +34,6 @@ from decoder_only.training.processes import (
     local_tensor,
 )
 
-__all__ = [
-    "SCHEDULES",
-    "Muon",
-    "build_optimizers",
-    "cosine",
-    "inverse_square_root",
-    "orthogonalize",
-    "parameter_groups",
-    "set_learning_rate",
-    "warmup_stable_decay",
-]
-
-
 TABLES = (TokenEmbedding, LearnedPositions, LMHead, nn.Embedding)
 """Modules whose matrix is a table with a row for each token or position."""
 

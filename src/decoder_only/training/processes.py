@@ -205,7 +205,9 @@ def all_or_none(process: Process) -> Iterator[None]:
     except OSError as error:
         own_error = error
     if any_rank(own_error is not None, process):
-        raise own_error or OSError("another process could not write its part")
+        if own_error is None:
+            raise OSError("another process could not write its part")
+        raise own_error
 
 
 def all_gather(x: Tensor, process: Process) -> Tensor:

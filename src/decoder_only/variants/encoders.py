@@ -29,16 +29,6 @@ from decoder_only.model.mlp import ACTIVATIONS
 from decoder_only.model.multihead import MultiHeadAttention
 from decoder_only.model.normalization import LayerNorm, RMSNorm
 
-__all__ = [
-    "Decoder",
-    "DecoderBlock",
-    "Encoder",
-    "EncoderDecoder",
-    "MaskedHead",
-    "MaskedModel",
-    "mask_tokens",
-]
-
 
 class Encoder(GPT):
     """A `GPT` that looks both ways: each position sees all that are not padding.

@@ -26,18 +26,6 @@ from torch import Tensor, nn
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import IGNORED
 
-__all__ = [
-    "AnswerTree",
-    "Classifier",
-    "LoRA",
-    "add_lora",
-    "answer_rows",
-    "dpo_loss",
-    "grpo_loss",
-    "merge_lora",
-    "optimal_policy",
-]
-
 LINEAR = ("query", "key", "value", "output", "up", "down")
 """The names of the linear maps of a block; a gated MLP has "gate" as well."""
 

@@ -80,9 +80,10 @@ class Group:
         self.sent[name] += x.nbytes
         work = self._backend.send([x], to % self.size, tag)
 
-        def wait(message: Tensor = x) -> None:  # which must live until it is gone
+        def wait() -> None:
             work.wait()
 
+        wait.message = x  # kept alive until it is sent
         return wait
 
     def receive(self, like: Tensor, source: int, *, tag: int = 0) -> Tensor:

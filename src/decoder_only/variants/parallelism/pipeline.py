@@ -12,15 +12,6 @@ from decoder_only.model.gpt import GPT
 from decoder_only.variants.parallelism.group import Group
 from decoder_only.variants.parallelism.tensor import check_plain
 
-__all__ = [
-    "Stage",
-    "Task",
-    "gpipe",
-    "one_forward_one_backward",
-    "run_stage",
-    "simulate",
-]
-
 
 class Task(NamedTuple):
     """One stage's work on one micro-batch, which has a number."""

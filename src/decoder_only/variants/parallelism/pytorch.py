@@ -14,8 +14,6 @@ from decoder_only.model.lm_head import next_token_loss
 from decoder_only.variants.parallelism.group import Group
 from decoder_only.variants.parallelism.tensor import divided_dim
 
-__all__ = ["train_with_pytorch"]
-
 
 def train_with_pytorch(
     group: Group,

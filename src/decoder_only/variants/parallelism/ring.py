@@ -12,8 +12,6 @@ from torch import Tensor
 
 from decoder_only.variants.parallelism.group import Group
 
-__all__ = ["places", "ring_attention"]
-
 
 def places(length: int, n_devices: int, *, balanced: bool = False) -> list[Tensor]:
     """Which positions each device holds: neighbours, or, balanced, early ones and late ones.
