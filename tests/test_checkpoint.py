@@ -573,7 +573,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(checkpoint, "write_atomically", refuse)
+    monkeypatch.setattr(checkpoint.files, "write_atomically", refuse)
     with pytest.raises(
         OSError, match=r"cannot write into .*: Permission denied; choose another"
     ):

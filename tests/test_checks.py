@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 from ladder import unchecked
 
-from decoder_only.base.checks import (
-    check_choice,
-    check_choices,
-    check_number,
-    check_whole,
-    to_plain_values,
-)
+from decoder_only.base import checks
 from decoder_only.training import TrainConfig
 
 
@@ -40,11 +34,11 @@ from decoder_only.training import TrainConfig
 )
 def test_whole_numbers_within_bounds_pass(bounds, fine, wrong, wanted):
     for value in fine:
-        check_whole("x", value, **bounds)
+        checks.whole("x", value, **bounds)
     for value in wrong:
         message = f"^{re.escape(f'x={value!r} must be {wanted}')}$"
         with unchecked(), pytest.raises(ValueError, match=message):
-            check_whole("x", value, **bounds)
+            checks.whole("x", value, **bounds)
 
 
 @pytest.mark.parametrize(
@@ -73,26 +67,26 @@ def test_whole_numbers_within_bounds_pass(bounds, fine, wrong, wanted):
 )
 def test_finite_numbers_within_bounds_pass(bounds, fine, wrong, wanted):
     for value in fine:
-        check_number("x", value, **bounds)
+        checks.number("x", value, **bounds)
     for value in wrong:
         message = f"^{re.escape(f'x={value!r} must be {wanted}')}$"
         with unchecked(), pytest.raises(ValueError, match=message):
-            check_number("x", value, **bounds)
+            checks.number("x", value, **bounds)
 
 
 def test_a_number_beyond_all_floats_is_refused_like_any_other():
     with pytest.raises(ValueError, match=r"^x=1000.* must be a finite number$"):
-        check_number("x", 10**400)
+        checks.number("x", 10**400)
 
 
 def test_a_choice_is_of_the_type_of_those_that_are_listed():
-    check_choice("x", "a", ["a", "b"])
+    checks.choice("x", "a", ["a", "b"])
     for value in ("c", None, ["a"], 1):
         message = re.escape(f"x={value!r} must be one of ('a', 'b')")
         with pytest.raises(ValueError, match=message):
-            check_choice("x", value, ["a", "b"])
+            checks.choice("x", value, ["a", "b"])
     with pytest.raises(ValueError, match="x=1 must be one of"):
-        check_choice("x", 1, (True, False))
+        checks.choice("x", 1, (True, False))
 
 
 def test_fields_that_list_their_choices_are_held_to_them():
@@ -102,11 +96,11 @@ def test_fields_that_list_their_choices_are_held_to_them():
         word: Literal["a", "b"] = "a"
         other: int | None = None
 
-    check_choices(Settings(other="anything"))
+    checks.choices(Settings(other="anything"))
     with pytest.raises(ValueError, match=r"^switch=1 must be one of \(True, False\)$"):
-        check_choices(Settings(switch=1))
+        checks.choices(Settings(switch=1))
     with pytest.raises(ValueError, match=r"^word='c' must be one of \('a', 'b'\)$"):
-        check_choices(Settings(word="c"))
+        checks.choices(Settings(word="c"))
 
 
 def test_numbers_of_numpy_become_pythons():
@@ -117,7 +111,7 @@ def test_numbers_of_numpy_become_pythons():
         sizes: Sequence[int | None]
 
     settings = Settings(np.int64(3), np.float32(0.5), [np.int16(1), None])
-    to_plain_values(settings)
+    checks.to_plain_values(settings)
     assert repr(settings.__dict__) == "{'size': 3, 'rate': 0.5, 'sizes': (1, None)}"
     rate = TrainConfig(learning_rate=np.logspace(-4, -2, 5)[2]).learning_rate
     assert (rate, type(rate)) == (1e-3, float)
@@ -132,5 +126,5 @@ def test_of_a_long_list_only_the_beginning_is_shown():
             return "entry"
 
     with pytest.raises(ValueError, match=r"x=\[entry, entry, .* must be a whole"):
-        check_whole("x", [Entry() for _ in range(1000)])
+        checks.whole("x", [Entry() for _ in range(1000)])
     assert Entry.n_shown <= 30

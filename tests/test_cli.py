@@ -292,7 +292,7 @@ def test_what_cannot_be_prepared_is_named(text, tmp_path, capfd):
     assert run("prepare", text, "--out", "tokens", "--tokenizer=280", "--quiet") == 0
     capfd.readouterr()
     message = refused(capfd, "train", "--text", "tokens", *SMALL, "--vocab-size=257")
-    assert "vocab_size=257 must be 280 or more" in message
+    assert "vocab_size=257 must be a whole number, at least 280" in message
     message = refused(capfd, "train", "--text", "empty", *SMALL)
     assert "give a folder that `decoder-only prepare` made" in message
 
@@ -333,7 +333,7 @@ def test_what_cannot_be_drawn_is_named(text, tmp_path, capfd):
     run("train", "--text", text, *NINE, "--out", tmp_path / "run")
     capfd.readouterr()
     (tmp_path / "run" / "log.jsonl").write_text("")
-    assert "has not taken a step yet" in refused(capfd, "plot", tmp_path / "run")
+    assert "has no step yet" in refused(capfd, "plot", tmp_path / "run")
 
 
 # -------------------------------------------------------------------------------------- planning

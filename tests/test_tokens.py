@@ -112,7 +112,7 @@ def test_files_in_pieces_are_the_files_in_memory(contents, share):
             paths.append(folder.with_name(f"{number}.txt"))
             paths[-1].write_bytes(text.encode())
             whole = text.encode()
-            at = data.next_character(whole, int(len(whole) * share))
+            at = next_character(whole, int(len(whole) * share))
             parts[0].append(whole[:at].decode())
             parts[1].append(whole[at:].decode())
         settings = {"tokenizer": TOKENIZER, "train_share": share}
@@ -324,6 +324,7 @@ import io, os, signal, sys, warnings
 from pathlib import Path
 from decoder_only.data import prepared as tokens
 from decoder_only.data import prepared
+from decoder_only.data.corpus import next_character
 from decoder_only.data.prepared import open_tokens, prepare
 from decoder_only.tokenization import BytePairTokenizer
 
@@ -602,7 +603,7 @@ def test_sources_that_cannot_be(tmp_path):
     [
         (
             {"train_share": 1.0},
-            "train_share=1.0 must be between 0 and 1",
+            "train_share=1.0 must be a finite number, above 0 and below 1",
         ),
         (
             {"tokenizer": BytePairTokenizer([], special_tokens=["<x>"])},

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from decoder_only.base.checks import check_whole
+from decoder_only.base import checks
 from decoder_only.data.corpus import Corpus, split_text, story_corpora, text_corpus
 from decoder_only.data.prepared import open_tokens
 from decoder_only.data.sources import read_text, tiny_shakespeare
@@ -154,7 +154,7 @@ def chosen(
         data = {"file": str(text)}
     else:
         n_train = recipe.data["n_train"] if n_stories is None else n_stories
-        check_whole("stories", n_train, at_least=1, at_most=10**9)
+        checks.whole("stories", n_train, at_least=1, at_most=10**9)
         n_validation = min(recipe.data["n_validation"], n_train)
         data = {"language": language or recipe.data["language"]}
         data |= {"n_train": n_train, "n_validation": n_validation}
@@ -339,10 +339,7 @@ def build(recipe: Recipe, material: Material) -> GPT:
     """
     n_tokens, corpus = material.tokenizer.vocab_size, material.train
     vocab_size = recipe.model.get("vocab_size", n_tokens)
-    if vocab_size < n_tokens:
-        raise ValueError(
-            f"vocab_size={vocab_size} must be {n_tokens} or more, as tokens are"
-        )
+    checks.whole("vocab_size", vocab_size, at_least=n_tokens)
     config = GPTConfig(**recipe.model | {"vocab_size": vocab_size})
     n_least, n_targets = config.context_length, corpus.n_targets
     if corpus.starts is None and n_targets < n_least:

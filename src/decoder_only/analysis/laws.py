@@ -12,10 +12,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
 from scipy.optimize import least_squares
+
+from decoder_only.base import checks
 
 __all__ = ["PUBLISHED", "JointLaw", "KaplanLaw", "bootstrap", "fit", "interval"]
 
@@ -54,8 +57,7 @@ class JointLaw:
 
         Source: Hoffmann et al. (2022), equation 4.
         """
-        if not flops > 0:
-            raise ValueError(f"{flops=} must be above 0")
+        checks.number("flops", flops, above=0)
         alpha, beta = self.parameter_exponent, self.token_exponent
         ratio = alpha * self.parameter_factor / (beta * self.token_factor)
         parameters = (ratio * (flops / 6) ** beta) ** (1 / (alpha + beta))
@@ -95,8 +97,7 @@ class KaplanLaw:
 
         Source: Kaplan et al. (2020), table 6.
         """
-        if not flops > 0:
-            raise ValueError(f"{flops=} must be above 0")
+        checks.number("flops", flops, above=0)
         parameters = 1.3e9 * (flops / (1e15 * 86_400)) ** 0.73
         return parameters, flops / (6 * parameters)
 
@@ -138,8 +139,7 @@ def fit(
 
     Source: Hoffmann et al. (2022), section 3.3.
     """
-    if not (floor is None or floor > 0):
-        raise ValueError(f"{floor=} must be above 0, or None")
+    checks.number("floor", floor, above=0, optional=True)
     n_constants = 5 if floor is None else 4
     log_n, log_m, log_loss = _log_runs(parameters, tokens, losses, n_constants)
 
@@ -204,24 +204,23 @@ def bootstrap(
     tokens: ndarray,
     losses: ndarray,
     *,
-    floor: int | float | None = None,
-    delta: float = 1e-3,
-    starts: Sequence[Sequence[float]] | None = None,
     n_samples: int = 200,
     seed: int = 0,
+    **settings: Any,
 ) -> list[JointLaw]:
     """Laws fitted to runs drawn with replacement from those measured: how far the fit varies.
 
     Args:
-        parameters, tokens, losses, floor, delta: see `fit`.
-        starts: of the fit to all runs, see `fit`; the searches for samples start near its result.
+        parameters, tokens, losses: see `fit`.
         n_samples: how many laws.
         seed: of the draws.
+        settings: `floor`, `delta` and `starts` of the fit to all runs, see `fit`. The fits to
+            samples start near its result.
 
     Source: Efron (1979).
     """
     runs = [np.asarray(values, dtype=float) for values in (parameters, tokens, losses)]
-    whole = fit(*runs, floor=floor, delta=delta, starts=starts)
+    whole = fit(*runs, **settings)
     e, a, alpha, b, beta = astuple(whole)
     # The fit to a sample is near the fit to all runs. But at a fitted floor near zero the gradient
     # vanishes, so that each search starts at a high floor too.
@@ -232,7 +231,7 @@ def bootstrap(
     for _ in range(n_samples):
         chosen = draws.integers(len(runs[0]), size=len(runs[0]))
         sample = [values[chosen] for values in runs]
-        laws.append(fit(*sample, floor=floor, delta=delta, starts=near))
+        laws.append(fit(*sample, **settings | {"starts": near}))
     return laws
 
 

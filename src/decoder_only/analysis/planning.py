@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from decoder_only.analysis.laws import JointLaw, KaplanLaw
-from decoder_only.base.checks import check_number
+from decoder_only.base import checks
 from decoder_only.base.hardware import Device
 from decoder_only.model import counting
 from decoder_only.model.config import GPTConfig
@@ -44,7 +44,7 @@ def shape_for(
     Raises:
         ValueError: for fewer parameters than the smallest such model has, or for 1e15 or more.
     """
-    check_number("parameters", n_parameters, below=1e15)
+    checks.number("parameters", n_parameters, below=1e15)
 
     def config(d_model: int, n_layers: int) -> GPTConfig:
         return GPTConfig(
@@ -253,10 +253,10 @@ def plan_training(
     layout = {"n_devices": n_devices, "tensor_parallel": tensor_parallel}
     sizes = {"vocab_size": vocab_size, "context_length": context_length}
     for name, value in {**budget, **layout, "network": network}.items():
-        check_number(name, value, above=0, optional=True)
+        checks.number(name, value, above=0, optional=True)
     _check_devices(n_devices, tensor_parallel, sizes)
     _check_one_budget({name for name, value in budget.items() if value is not None})
-    check_number("utilization", utilization, above=0, at_most=1)
+    checks.number("utilization", utilization, above=0, at_most=1)
     where = {"device": device, "utilization": utilization, "network": network}
     fixed = {"law": law, **layout, **where}
     plan_for = partial(_plan, parameters, tokens, sizes, fixed)

@@ -2,6 +2,8 @@
 
     d_model=0 must be a whole number, at least 1 and at most 2147483647
 
+    checks.whole("d_model", d_model, at_least=1, at_most=2**31 - 1)
+
 A value is checked once, where it enters; what is inside trusts it. Chapter 8.
 """
 
@@ -24,7 +26,7 @@ _HOLDS = {
 }
 
 
-def check_number(
+def number(
     name: str, value: object, *, whole: bool = False, optional: bool = False, **bounds
 ) -> None:
     """Refuse what is not a finite number, of Python or NumPy, within bounds.
@@ -41,43 +43,42 @@ def check_number(
     """
     if optional and value is None:
         return
-    number = _plain(value)
-    fits = isinstance(number, Integral if whole else Real)
-    fits = fits and not isinstance(number, bool)
+    x = _plain(value)
+    fits = isinstance(x, Integral if whole else Real) and not isinstance(x, bool)
     # A whole number may be larger than any float.
-    fits = fits and (whole or abs(number) <= sys.float_info.max)
-    if not (fits and all(_HOLDS[word](number, x) for word, x in bounds.items())):
-        words = [f"{word.replace('_', ' ')} {x}" for word, x in bounds.items()]
+    fits = fits and (whole or abs(x) <= sys.float_info.max)
+    if not (fits and all(_HOLDS[word](x, bound) for word, bound in bounds.items())):
+        words = [f"{word.replace('_', ' ')} {bounds[word]}" for word in bounds]
         rule = "a whole number" if whole else "a finite number"
         rule += ", " * bool(words) + " and ".join(words) + ", or None" * optional
         raise ValueError(f"{name}={_shortened.repr(value)} must be {rule}")
 
 
-def check_whole(name: str, value: object, **settings) -> None:
-    """Refuse what is not a whole number within bounds; see `check_number`."""
-    check_number(name, value, whole=True, **settings)
+def whole(name: str, value: object, **settings) -> None:
+    """Refuse what is not a whole number within bounds; see `number`."""
+    number(name, value, whole=True, **settings)
 
 
-def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
+def choice(name: str, value: object, allowed: Iterable[object]) -> None:
     """Refuse what is not one of a few values, and of the same type: 1 is not True.
 
     Raises:
-        ValueError: with the name, the value, and the choices.
+        ValueError: with the name, the value, and the allowed values.
     """
-    choices = tuple(choices)
-    if not any(type(value) is type(each) and value == each for each in choices):
-        raise ValueError(f"{name}={_shortened.repr(value)} must be one of {choices}")
+    allowed = tuple(allowed)
+    if not any(type(value) is type(each) and value == each for each in allowed):
+        raise ValueError(f"{name}={_shortened.repr(value)} must be one of {allowed}")
 
 
-def check_choices(settings: object) -> None:
+def choices(settings: object) -> None:
     """Check each field of a dataclass whose annotation is `bool` or lists the choices: `Literal`.
 
     Raises:
-        ValueError: as `check_choice` does.
+        ValueError: as `choice` does.
     """
     for name, kind in get_type_hints(type(settings)).items():
         if kind is bool or get_origin(kind) is Literal:
-            check_choice(name, getattr(settings, name), get_args(kind) or (True, False))
+            choice(name, getattr(settings, name), get_args(kind) or (True, False))
 
 
 def to_plain_values(settings: object) -> None:

@@ -39,9 +39,7 @@ def plot(
                 for key in ("loss", "gradient_norm", "validation_loss")
             )
             if not losses[0]:
-                raise ValueError(
-                    f"{run} has not taken a step yet; there is nothing to draw"
-                )
+                raise ValueError(f"{run} has no step yet; there is nothing to draw")
             curves[f"{name}, training"] = losses
             if scores[0]:
                 curves[f"{name}, validation"] = scores

@@ -9,7 +9,7 @@ from typing import Annotated
 import torch
 
 from decoder_only import generation, hub, recipes
-from decoder_only.base.checks import check_whole
+from decoder_only.base import checks
 from decoder_only.base.hardware import choose_device, has_native_bfloat16
 from decoder_only.cli.options import Device, Flag, option
 from decoder_only.cli.words import show, visible
@@ -56,8 +56,8 @@ def sample(
         raw: Print the texts as they are, whatever they would do to a terminal.
     """
     # Before minutes of loading or of silence.
-    check_whole("count", count, at_least=1, at_most=10**5)
-    check_whole("seed", seed, at_least=-(2**63), at_most=2**64 - 1)
+    checks.whole("count", count, at_least=1, at_most=10**5)
+    checks.whole("seed", seed, at_least=-(2**63), at_most=2**64 - 1)
     place = choose_device(device)
     model, tokenizer, data = _opened(run, place)
     if has_native_bfloat16(place):  # half as much to read at each step

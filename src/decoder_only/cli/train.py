@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import torch
 
 from decoder_only import recipes
-from decoder_only.base.checks import check_whole
+from decoder_only.base import checks
 from decoder_only.base.hardware import choose_device, describe, keep_freed_memory
 from decoder_only.cli.options import Device, Flag, option, settings
 from decoder_only.cli.words import command, plain, shape, show
@@ -71,7 +71,7 @@ def train(
         model: The shape of the model; what is not given is as the recipe has it.
         training: How it is trained; what is not given is as the recipe has it.
     """
-    check_whole("samples", samples, at_least=0, at_most=10**5)
+    checks.whole("samples", samples, at_least=0, at_most=10**5)
     place = choose_device(device)
     keep_freed_memory()
     with process_group(place.type) as process:

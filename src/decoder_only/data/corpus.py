@@ -17,9 +17,9 @@ from jaxtyping import Int
 from torch import Tensor
 from tqdm import tqdm
 
-from decoder_only.base import hardware
+from decoder_only.base import checks, hardware
 from decoder_only.model.lm_head import IGNORED
-from decoder_only.tokenization.tokenizer import END_OF_TEXT, BytePairTokenizer
+from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
 __all__ = [
     "Corpus",
@@ -31,6 +31,19 @@ __all__ = [
     "text_corpus",
     "training_batch",
 ]
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """What a corpus needs of a tokenizer."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def special_tokens(self) -> dict[str, int]: ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
 
 
 @runtime_checkable
@@ -53,12 +66,14 @@ class Corpus:
             running text.
         n_bytes: UTF-8 bytes of the text, end-of-text markers not counted.
         nats: the exact negative log-probability of all documents, where a language knows it.
+        known_fingerprint: the fingerprint, if it was computed before; None computes it.
     """
 
     ids: np.ndarray
     starts: np.ndarray | None = None
     n_bytes: int
     nats: float | None = None
+    known_fingerprint: str | None = None
 
     @property
     def n_targets(self) -> int:
@@ -78,6 +93,8 @@ class Corpus:
     @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of ids and starts: two runs with equal fingerprints saw the same data."""
+        if self.known_fingerprint is not None:
+            return self.known_fingerprint
         digest = hashlib.sha256()
         # In pieces, because ids may lie on the disk and be more than memory holds.
         for first in range(0, len(self.ids), 2**20):
@@ -88,7 +105,7 @@ class Corpus:
 
 
 def document_corpus(
-    documents: Iterable[str], tokenizer: BytePairTokenizer, *, nats: float | None = None
+    documents: Iterable[str], tokenizer: Tokenizer, *, nats: float | None = None
 ) -> Corpus:
     """A corpus of documents, `| d1 | d2 | … |`, where the bar is the end-of-text token.
 
@@ -112,7 +129,7 @@ def document_corpus(
     )
 
 
-def text_corpus(texts: str | Sequence[str], tokenizer: BytePairTokenizer) -> Corpus:
+def text_corpus(texts: str | Sequence[str], tokenizer: Tokenizer) -> Corpus:
     """A corpus of running text: `| text`, or `| text | text …` of several texts.
 
     A text with the marker `<|endoftext|>` in it counts as several. Training rows begin anywhere.
@@ -127,7 +144,7 @@ def text_corpus(texts: str | Sequence[str], tokenizer: BytePairTokenizer) -> Cor
 
 
 def _encoded(
-    texts: Iterable[str], tokenizer: BytePairTokenizer
+    texts: Iterable[str], tokenizer: Tokenizer
 ) -> tuple[list[np.ndarray], int]:
     """The ids of each text after an end-of-text token, and the number of bytes of all texts."""
     special = tokenizer.special_tokens
@@ -148,7 +165,7 @@ def _encoded(
 
 def story_corpora(
     language: Language,
-    tokenizer: BytePairTokenizer,
+    tokenizer: Tokenizer,
     *,
     n_train: int,
     n_validation: int,
@@ -186,7 +203,7 @@ def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
     Raises:
         ValueError: the fraction is not between 0 and 1, or a part would be empty.
     """
-    check_train_share(train_share)
+    checks.number("train_share", train_share, above=0, below=1)
     content = text.encode()
     cut = next_character(content, int(len(content) * train_share))
     if not 0 < cut < len(content):
@@ -195,12 +212,6 @@ def split_text(text: str, train_share: float = 0.9) -> tuple[str, str]:
             "give a longer text"
         )
     return content[:cut].decode(), content[cut:].decode()
-
-
-def check_train_share(train_share: float) -> None:
-    """Refuse a fraction of the text that leaves nothing to train on, or to validate on."""
-    if not 0 < train_share < 1:
-        raise ValueError(f"train_share={train_share} must be between 0 and 1, as 0.9")
 
 
 def next_character(content: bytes, at: int) -> int:

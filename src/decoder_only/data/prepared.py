@@ -25,7 +25,6 @@ import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
@@ -33,9 +32,9 @@ from typing import BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from tqdm import tqdm
 
-from decoder_only import data
-from decoder_only.base import files
-from decoder_only.data.corpus import Corpus, check_train_share
+from decoder_only.base import checks, files
+from decoder_only.data.corpus import Corpus, next_character
+from decoder_only.data.sources import check_text_file, read_chunks, text_files
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer, gpt2_tokenizer
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
 
@@ -60,16 +59,6 @@ class Readable(Protocol):
     """What this module asks of an open stream."""
 
     def read(self, size: int, /) -> bytes | str: ...
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _StoredCorpus(Corpus):
-    stored_fingerprint: str
-
-    @property
-    def fingerprint(self) -> str:
-        """As of the same corpus in memory; computed when the ids were written."""
-        return self.stored_fingerprint
 
 
 class Prepared(NamedTuple):
@@ -129,7 +118,7 @@ def prepare(
         OSError: a text cannot be read, or the folder not be written or replaced (another disk is
             mounted there), or another process is making it. Nothing was changed then.
     """
-    check_train_share(train_share)
+    checks.number("train_share", train_share, above=0, below=1)
     if tokenizer == "gpt2":
         tokenizer = gpt2_tokenizer()
     if isinstance(tokenizer, BytePairTokenizer):
@@ -230,11 +219,11 @@ def _texts(source: str | Path | Sequence[Path] | Readable) -> Sequence[Path | Re
     """The texts of a source, its files named and known to be there."""
     if isinstance(source, str | Path):
         path = Path(source)
-        source = data.text_files(path) if path.is_dir() else [path]
+        source = text_files(path) if path.is_dir() else [path]
     if not isinstance(source, Sequence):
         return [source]
     for path in source:
-        data.check_text_file(path)
+        check_text_file(path)
     return source
 
 
@@ -267,9 +256,9 @@ def _pieces(texts: Iterable[Path], train_share: float) -> Iterator[_Piece]:
             size = path.stat().st_size
             cut = int(size * train_share)
             file.seek(cut)
-            cut += data.next_character(file.read(4), 0)
+            cut += next_character(file.read(4), 0)
             for part, ends in zip(PARTS, [(0, cut), (cut, size)], strict=True):
-                for text, begins in _cut(data.read_chunks(file, str(path), *ends)):
+                for text, begins in _cut(read_chunks(file, str(path), *ends)):
                     yield _Piece(part, text, begins)
 
 
@@ -450,9 +439,7 @@ def _is_sound(index: object) -> bool:
         return False
 
 
-def _open_part(
-    folder: Path, index: dict, name: str, bound: int | None
-) -> _StoredCorpus:
+def _open_part(folder: Path, index: dict, name: str, bound: int | None) -> Corpus:
     part, id_type = index["parts"][name], ID_TYPES[index["dtype"]]
     path, size = folder / PARTS[name], part["tokens"] * id_type.itemsize
     if not path.is_file() or path.is_symlink():
@@ -466,7 +453,4 @@ def _open_part(
         same = files.sha256_of_file(path) == part["sha256"]
         if not same or int(ids.max()) >= bound:
             raise _unusable(path, "is damaged")
-    stored_fingerprint = part["fingerprint"]
-    return _StoredCorpus(
-        ids=ids, n_bytes=part["bytes"], stored_fingerprint=stored_fingerprint
-    )
+    return Corpus(ids=ids, n_bytes=part["bytes"], known_fingerprint=part["fingerprint"])

@@ -20,8 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoder_only.base import hardware
-from decoder_only.base.checks import check_number, check_whole
+from decoder_only.base import checks, hardware
 from decoder_only.base.modes import kept_modes
 
 __all__ = ["apply_temperature", "beam_search", "generate", "keep_top_k", "keep_top_p"]
@@ -37,7 +36,7 @@ def apply_temperature(
 
     Source: Ackley, Hinton & Sejnowski (1985).
     """
-    check_number("temperature", temperature, above=0)
+    checks.number("temperature", temperature, above=0)
     return logits / max(temperature, 1e-30)
 
 
@@ -52,7 +51,7 @@ def keep_top_k(logits: Float[Tensor, "b v"], k: int) -> Float[Tensor, "b v"]:
 
     Source: Fan et al. (2018).
     """
-    check_whole("top_k", k, at_least=1)
+    checks.whole("top_k", k, at_least=1)
     top = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -math.inf).scatter(-1, top.indices, top.values)
 
@@ -68,7 +67,7 @@ def keep_top_p(logits: Float[Tensor, "b v"], p: int | float) -> Float[Tensor, "b
 
     Source: Holtzman et al. (2020).
     """
-    check_number("top_p", p, above=0, at_most=1)
+    checks.number("top_p", p, above=0, at_most=1)
     if p == 1:
         return logits
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
@@ -127,10 +126,10 @@ def generate(
     Raises:
         ValueError: a setting that cannot work, or rows without a token.
     """
-    check_whole("max_new_tokens", max_new_tokens, at_least=0)
+    checks.whole("max_new_tokens", max_new_tokens, at_least=0)
     choose = chooser(temperature, top_k, top_p, generator)
     allowed = {"at_least": 1, "at_most": model.config.vocab_size}
-    check_whole("n_allowed", n_allowed, **allowed, optional=True)
+    checks.whole("n_allowed", n_allowed, **allowed, optional=True)
     rows, padding = (ids, None) if isinstance(ids, Tensor) else _aligned(ids)
     shape = tuple(rows.shape)
     if len(shape) != 2 or 0 in shape:
@@ -273,13 +272,13 @@ def beam_search(
 
     Source: Graves (2012); seed documents G and T.
     """
-    check_whole("max_new_tokens", max_new_tokens, at_least=0)
-    check_whole("n_beams", n_beams, at_least=1)
+    checks.whole("max_new_tokens", max_new_tokens, at_least=0)
+    checks.whole("n_beams", n_beams, at_least=1)
     shape = tuple(getattr(ids, "shape", ()))
     if len(shape) != 1 or 0 in shape:
         raise ValueError(f"ids.shape={shape} must be (sequence,) with a token at least")
     allowed = {"at_least": 1, "at_most": model.config.vocab_size}
-    check_whole("n_allowed", n_allowed, **allowed, optional=True)
+    checks.whole("n_allowed", n_allowed, **allowed, optional=True)
     beams, complete = [(ids, 0.0)], []
     with kept_modes(model):
         model.eval()
@@ -313,9 +312,9 @@ def chooser(
     Raises:
         ValueError: a setting that cannot work, before anything is drawn.
     """
-    check_number("temperature", temperature, at_least=0)
-    check_whole("top_k", top_k, at_least=1, optional=True)
-    check_number("top_p", top_p, above=0, at_most=1, optional=True)
+    checks.number("temperature", temperature, at_least=0)
+    checks.whole("top_k", top_k, at_least=1, optional=True)
+    checks.number("top_p", top_p, above=0, at_most=1, optional=True)
 
     def choose(logits: Tensor) -> Tensor:
         if temperature == 0:

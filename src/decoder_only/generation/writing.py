@@ -1,6 +1,7 @@
 """Texts from a model: what a prompt says is text, and the model chooses how to spell its last word.
 
-Chapter 9."""
+Chapter 9.
+"""
 
 import codecs
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from decoder_only.base.checks import check_whole
+from decoder_only.base import checks
 from decoder_only.generation.sampling import chooser, columns
 from decoder_only.tokenization import BytePairTokenizer, pretokenize
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
@@ -51,8 +52,8 @@ def write(
     Raises:
         ValueError: a setting that cannot work.
     """
-    check_whole("count", count, at_least=1)
-    check_whole("max_new_tokens", max_new_tokens, at_least=0)
+    checks.whole("count", count, at_least=1)
+    checks.whole("max_new_tokens", max_new_tokens, at_least=0)
     choose = chooser(temperature, top_k, top_p, generator)
     if max_new_tokens == 0:
         return [prompt] * count
@@ -82,7 +83,7 @@ def stream(
 
     The model is in evaluation mode until the last piece came. Arguments and errors: `write`.
     """
-    check_whole("max_new_tokens", max_new_tokens, at_least=0)
+    checks.whole("max_new_tokens", max_new_tokens, at_least=0)
     choose = chooser(temperature, top_k, top_p, generator)
     if max_new_tokens == 0:
         return iter([prompt])

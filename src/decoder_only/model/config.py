@@ -8,12 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from decoder_only.base.checks import (
-    check_choices,
-    check_number,
-    check_whole,
-    to_plain_values,
-)
+from decoder_only.base import checks
 from decoder_only.model.mlp import ACTIVATIONS
 from decoder_only.model.multihead import check_heads
 
@@ -84,23 +79,23 @@ class GPTConfig:
     base_width: int | None = None
 
     def __post_init__(self) -> None:
-        to_plain_values(self)
-        check_choices(self)
+        checks.to_plain_values(self)
+        checks.choices(self)
         size = {"at_least": 1, "at_most": 2**31 - 1}
         for name in ("vocab_size", "context_length", "d_model", "n_heads"):
-            check_whole(name, getattr(self, name), **size)
+            checks.whole(name, getattr(self, name), **size)
         for name in ("n_kv_heads", "head_dim", "d_mlp", "base_width"):
-            check_whole(name, getattr(self, name), **size, optional=True)
-        check_whole("n_layers", self.n_layers, at_least=1, at_most=2**16 - 1)
-        check_number("position_base", self.position_base, above=1)
-        check_number("norm_eps", self.norm_eps, above=0)
-        check_number("dropout", self.dropout, at_least=0, below=1)
-        check_number("attention_scale", self.attention_scale, above=0, optional=True)
-        check_number("soft_cap", self.soft_cap, above=0, optional=True)
+            checks.whole(name, getattr(self, name), **size, optional=True)
+        checks.whole("n_layers", self.n_layers, at_least=1, at_most=2**16 - 1)
+        checks.number("position_base", self.position_base, above=1)
+        checks.number("norm_eps", self.norm_eps, above=0)
+        checks.number("dropout", self.dropout, at_least=0, below=1)
+        checks.number("attention_scale", self.attention_scale, above=0, optional=True)
+        checks.number("soft_cap", self.soft_cap, above=0, optional=True)
         if not isinstance(self.windows, tuple) or not self.windows:
             raise ValueError(f"windows={self.windows!r:.99} must be a tuple, not empty")
         for number, window in enumerate(self.windows):
-            check_whole(f"windows[{number}]", window, **size, optional=True)
+            checks.whole(f"windows[{number}]", window, **size, optional=True)
         check_heads(self.d_model, self.n_heads, self.kv_heads, self.head_dim)
         reason = f"{self.positions} positions rotate dimensions in pairs"
         if self.positions == "rotary" and self.head_width % 2:

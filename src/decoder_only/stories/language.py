@@ -19,7 +19,7 @@ from itertools import takewhile
 from random import Random
 from typing import Any, ClassVar, Literal, get_args
 
-from decoder_only.base.checks import check_choice, check_number, check_whole
+from decoder_only.base import checks
 from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
 from decoder_only.stories.world import (
     ALL_TALES,
@@ -61,8 +61,7 @@ class Floor:
 
     def nats_per_token(self, n_tokens: int) -> float:
         """The floor of a mean loss over `n_tokens`, the tokens that the stories come to."""
-        if not n_tokens >= 1:
-            raise ValueError(f"{n_tokens=} must be 1 or more")
+        checks.number("n_tokens", n_tokens, at_least=1)
         return self.nats / n_tokens
 
 
@@ -169,10 +168,10 @@ class StoryLanguage:
         tales: Sequence[str] | None = None,
     ) -> None:
         tales = ALL_TALES if tales is None else tales
-        check_whole("seed", seed)
+        checks.whole("seed", seed)
         sizes = {"at_least": FEWEST_CHARACTERS, "at_most": MOST_CHARACTERS}
-        check_whole("n_characters", n_characters, **sizes)
-        check_number("exponent", exponent, at_least=0, at_most=MOST_EXPONENT)
+        checks.whole("n_characters", n_characters, **sizes)
+        checks.number("exponent", exponent, at_least=0, at_most=MOST_EXPONENT)
         is_list = isinstance(tales, Collection) and len(tales) > 0
         if not is_list or not {*tales} <= {*ALL_TALES}:
             raise ValueError(f"{tales=} must be some of {', '.join(ALL_TALES)}")
@@ -192,7 +191,7 @@ class StoryLanguage:
         Raises:
             ValueError: there is no such name.
         """
-        check_choice("language", name, cls.SIZES)
+        checks.choice("language", name, cls.SIZES)
         return cls(seed=seed, **cls.SIZES[name])
 
     @classmethod
@@ -227,8 +226,8 @@ class StoryLanguage:
         so the score of a validation set under the language remains its floor. A model could go
         below it only by computing CRC-32, and then by no more than log(16) nats per story.
         """
-        check_choice("split", split, get_args(Split))
-        check_whole("seed", seed)
+        checks.choice("split", split, get_args(Split))
+        checks.whole("seed", seed)
         return self._stories(split, seed)
 
     def _stories(self, split: Split, seed: int) -> Iterator[str]:

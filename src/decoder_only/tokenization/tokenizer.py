@@ -17,6 +17,7 @@ from typing import Literal, SupportsIndex
 import regex
 import tiktoken
 
+from decoder_only.base import checks
 from decoder_only.base.files import read_json, write_atomically
 from decoder_only.tokenization.exchange import from_tokenizers
 from decoder_only.tokenization.merges import (
@@ -160,12 +161,9 @@ class BytePairTokenizer:
                 the bytes and the special tokens or too large for the text to fill.
         """
         _check_definition(special_tokens, pattern, byte_order)
-        smallest, largest = 256 + len(special_tokens), 0x110000  # Python's characters
-        if type(vocab_size) is not int or not smallest <= vocab_size <= largest:
-            raise ValueError(
-                f"vocab_size={vocab_size!r:.200} must be an integer from {smallest} (bytes, "
-                f"special tokens) to {largest}"
-            )
+        # Room for the bytes and the special tokens, and no more tokens than Python has characters.
+        sizes = {"at_least": 256 + len(special_tokens), "at_most": 0x110000}
+        checks.whole("vocab_size", vocab_size, **sizes)
         counts = count_pretokens(_documents(text), pattern)
         if not counts:
             raise ValueError(

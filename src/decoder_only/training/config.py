@@ -7,13 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from decoder_only.base.checks import (
-    check_choice,
-    check_choices,
-    check_number,
-    check_whole,
-    to_plain_values,
-)
+from decoder_only.base import checks
 from decoder_only.training.optimizers import SCHEDULES
 from decoder_only.training.processes import ALONE, STRATEGIES, Process
 
@@ -79,26 +73,26 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        to_plain_values(self)
-        check_choices(self)
-        check_choice("compile", self.compile, (True, False, None))
+        checks.to_plain_values(self)
+        checks.choices(self)
+        checks.choice("compile", self.compile, (True, False, None))
         for name in ("steps", "accumulation", "loss_slices", "log_every"):
-            check_whole(name, getattr(self, name), at_least=1)
+            checks.whole(name, getattr(self, name), at_least=1)
         for name in ("evaluate_every", "save_every"):
-            check_whole(name, getattr(self, name), at_least=1, optional=True)
-        check_whole("batch_size", self.batch_size, at_least=1, at_most=2**20)
-        check_whole("warmup_steps", self.warmup_steps, at_least=0, optional=True)
+            checks.whole(name, getattr(self, name), at_least=1, optional=True)
+        checks.whole("batch_size", self.batch_size, at_least=1, at_most=2**20)
+        checks.whole("warmup_steps", self.warmup_steps, at_least=0, optional=True)
         if self.warmup >= self.steps:
             below = f"below steps={self.steps}, such as {self.steps // 10}"
             raise ValueError(f"warmup_steps={self.warmup} must be {below}")
-        check_whole("seed", self.seed, at_least=0, at_most=2**31 - 1)
-        check_number("learning_rate", self.learning_rate, above=0)
+        checks.whole("seed", self.seed, at_least=0, at_most=2**31 - 1)
+        checks.number("learning_rate", self.learning_rate, above=0)
         for name in ("table_learning_rate", "max_gradient_norm"):
-            check_number(name, getattr(self, name), above=0, optional=True)
-        check_number("weight_decay", self.weight_decay, at_least=0)
-        check_number("decay_fraction", self.decay_fraction, above=0, at_most=1)
+            checks.number(name, getattr(self, name), above=0, optional=True)
+        checks.number("weight_decay", self.weight_decay, at_least=0)
+        checks.number("decay_fraction", self.decay_fraction, above=0, at_most=1)
         for name in ("beta1", "beta2", "momentum"):
-            check_number(name, getattr(self, name), at_least=0, below=1)
+            checks.number(name, getattr(self, name), at_least=0, below=1)
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"accumulation={self.accumulation} must divide batch_size={self.batch_size}"

@@ -1,6 +1,7 @@
 """The batch and the state, divided: data parallelism, and ZeRO's three stages.
 
-Chapter 13."""
+Chapter 13.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,6 +1,7 @@
 """The depth, divided: pipelines of stages and their schedules.
 
-Chapter 13."""
+Chapter 13.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple

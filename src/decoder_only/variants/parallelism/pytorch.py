@@ -1,6 +1,7 @@
 """The same division by what PyTorch brings for it.
 
-Chapter 13."""
+Chapter 13.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal

@@ -1,6 +1,7 @@
 """The sequence, divided: ring attention.
 
-Chapter 13."""
+Chapter 13.
+"""
 
 import math
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """The matrices, divided: tensor and sequence parallelism.
 
-Chapter 13."""
+Chapter 13.
+"""
 
 import copy
 from collections.abc import Callable
