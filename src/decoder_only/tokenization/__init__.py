@@ -2,12 +2,11 @@
 
 The idea. Start from the 256 bytes, which spell any text in any language. Count every pair of
 neighbouring tokens, make the most frequent pair a new token, and repeat until the vocabulary has
-V entries. Frequent words end up whole, rare words in pieces, and no text is ever "unknown".
+V entries. Frequent words become one token, rare words several, and no text is ever "unknown".
 
-Read the files in the order in which text flows through them: `pretokens` cuts text into words,
-`merges` spells a word in tokens and finds and applies the merges, and `tokenizer` keeps the result
-and hands it to tiktoken, which applies the same merges to a whole corpus at the speed of compiled
-code.
+Read the files in this order. `pretokens` cuts text into words. `merges` spells a word in tokens,
+and finds and applies the merges. `tokenizer` keeps the vocabulary, and encodes a whole corpus by
+tiktoken, which applies the same merges in compiled code.
 
 Sources: Gage (1994), "A New Algorithm for Data Compression"; Sennrich, Haddow and Birch (2016),
 "Neural Machine Translation of Rare Words with Subword Units"; Radford et al. (2019), "Language

@@ -4,14 +4,14 @@ With c(w) the number of times that the word w occurs, each step of training merg
 
     (x, y) = argmax  sum over words w of  c(w) * #{i : w[i] = x and w[i+1] = y},
 
-and of several pairs with the highest count, the one with the smallest ids, that is, the one made
-of the oldest tokens. Encoding repeats the merges, in the order in which they were learned, inside
-each word of the text to be encoded.
+Of several pairs with the highest count, the one with the smallest ids wins: it is made of the
+oldest tokens. Encoding repeats the merges in the order in which they were learned, inside each word
+of the text.
 
 A word as a string of tokens. Here a token is one character, chr(id), and a word is a string of such
-characters: "low" is "low", and after the merge of "l" and "o" into token 256 it is
-"Āw", since chr(256) is "Ā". Merging a pair everywhere in a word is then `str.replace`, which
-goes from left to right without overlap, as it must ("aaa" has one merge of "aa" in it, not two).
+characters. "low" is "low", and after the merge of "l" and "o" into token 256 it is "Āw", since
+chr(256) is "Ā". Merging a pair everywhere in a word is then `str.replace`, which goes from left to
+right without overlap. That is what BPE asks for: "aaa" holds one merge of "aa", not two.
 
 Chapter 1.
 """
@@ -22,20 +22,20 @@ from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
 BYTE_ORDER = bytes(range(256))
-"""The order in which this package numbers the bytes: byte i has id i."""
+"""This package's numbering of the bytes: byte i has id i."""
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 GPT2_BYTE_ORDER = bytes(
     _PRINTABLE + [byte for byte in range(256) if byte not in _PRINTABLE]
 )
-"""GPT-2 numbers the bytes that print first: entry i is the byte whose id is i."""
+"""GPT-2's numbering, printable bytes first: entry i is the byte whose id is i."""
 
 
 def spell(word: str, byte_order: bytes = BYTE_ORDER) -> str:
     """Write a word in byte tokens: one character chr(id) for each byte of its UTF-8 form.
 
     Args:
-        word: any string. Bytes that are no UTF-8 travel through it as Python's escaped surrogates.
+        word: any string. Bytes that are not UTF-8 are in it as Python's escaped surrogates.
         byte_order: entry i is the byte whose id is i.
     """
     content = word.encode("utf-8", "surrogateescape")
@@ -44,17 +44,17 @@ def spell(word: str, byte_order: bytes = BYTE_ORDER) -> str:
 
 
 def _pairs(word: str) -> Iterator[str]:
-    """The neighbours in a word, each pair as a string of two tokens."""
+    """The pairs of neighbours in a word, each as a string of two tokens."""
     return map(operator.add, word, word[1:])
 
 
 def count_pairs(word_counts: Mapping[str, int]) -> Counter[str]:
-    """Count each pair of neighbouring tokens over all words, a word as often as it occurs.
+    """Count each pair of neighbouring tokens in all words.
 
-    Overlapping pairs count too: "aaa" holds the pair "aa" twice.
+    Overlapping pairs count, too: "aaa" holds the pair "aa" twice.
 
     Args:
-        word_counts: for each word, spelled in tokens, the number of its occurrences.
+        word_counts: for each word, spelled in tokens, how often it occurs.
     """
     pair_counts: Counter[str] = Counter()
     for word, count in word_counts.items():
@@ -66,15 +66,15 @@ def count_pairs(word_counts: Mapping[str, int]) -> Counter[str]:
 def learn_merges(
     word_counts: Mapping[str, int], n_merges: int
 ) -> list[tuple[int, int]]:
-    """Find the merges: again and again, the most frequent pair becomes the next token.
+    """Find the merges: the most frequent pair becomes the next token, again and again.
 
-    The definition recounts all pairs after every merge. Here a merge costs only as much as the
-    words that it changes, because (1) `words_with` knows which words those are, (2) only the pairs
-    beside a new token change their counts, and (3) the heap gives the most frequent pair
-    without a search. The result is the same, ties included.
+    The definition recounts all pairs after every merge. Here only the words that a merge changes
+    are looked at: (1) `words_with` knows those words, (2) only pairs next to a new token change
+    their counts, and (3) a heap gives the most frequent pair without a search. The result is the
+    same, ties included.
 
     Args:
-        word_counts: for each word, spelled in byte tokens, the number of its occurrences.
+        word_counts: for each word, spelled in byte tokens, how often it occurs.
         n_merges: how many merges to find; merge number i creates the token 256 + i.
 
     Returns:
@@ -99,7 +99,7 @@ def learn_merges(
         for index in words_with.pop(pair):
             word = words[index] = words[index].replace(pair, token)
             for new_pair in _pairs_with(token, word):
-                # Before the merge, the neighbour stood beside the left or the right part.
+                # Before the merge, the neighbour was next to the left or the right part.
                 x, y = new_pair
                 old_pair = (right if x == token else x) + (left if y == token else y)
                 pair_counts[old_pair] -= occurrences[index]
@@ -115,15 +115,15 @@ def learn_merges(
 def _pop_most_frequent(
     heap: list[tuple[int, str]], pair_counts: Mapping[str, int]
 ) -> str | None:
-    """Take the most frequent pair from the heap, or None when no pair is left.
+    """Take the most frequent pair from the heap; None when no pair is left.
 
-    A count only falls once its pair is on the heap, and nobody tells the heap. So an entry promises
-    at most too much: one that is out of date goes back with its count of today.
+    While a pair is on the heap its count can only fall, and its entry is then out of date. Such an
+    entry goes back onto the heap with the present count.
     """
     while heap:
-        promised, pair = heappop(heap)
+        negative, pair = heappop(heap)
         count = pair_counts[pair]
-        if count == -promised:
+        if count == -negative:
             return pair
         if count > 0:
             heappush(heap, (-count, pair))
@@ -131,7 +131,7 @@ def _pop_most_frequent(
 
 
 def _pairs_with(token: str, word: str) -> Iterator[str]:
-    """The pairs of neighbours in a word that contain the token, each occurrence once."""
+    """The pairs of neighbours in a word that contain a token, each occurrence once."""
     at = word.find(token)
     while at >= 0:
         if at > 0:
@@ -142,10 +142,10 @@ def _pairs_with(token: str, word: str) -> Iterator[str]:
 
 
 def apply_merges(word: str, merged: Mapping[str, str]) -> Iterator[str]:
-    """Apply merges to one word: every spelling from single bytes to the final tokens.
+    """Apply merges to one word: yield every spelling from single bytes to the final tokens.
 
-    Each step takes, of all pairs in the word that have a merge, the one that was learned first,
-    and merges it wherever it stands.
+    Each step takes the pair in the word that was learned first, and merges it everywhere in the
+    word.
 
     Args:
         word: a word, spelled in byte tokens.
@@ -153,8 +153,7 @@ def apply_merges(word: str, merged: Mapping[str, str]) -> Iterator[str]:
     """
     yield word
     while candidates := [pair for pair in _pairs(word) if pair in merged]:
-        pair = min(
-            candidates, key=merged.__getitem__
-        )  # ids grow in the order of learning
+        # Ids grow in the order of learning.
+        pair = min(candidates, key=merged.__getitem__)
         word = word.replace(pair, merged[pair])
         yield word

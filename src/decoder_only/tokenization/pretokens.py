@@ -1,4 +1,4 @@
-"""Pre-tokens: the words into which text is cut, and across whose borders nothing is ever merged.
+"""Pre-tokens: the words into which text is cut before any merge. No merge crosses their borders.
 
 Chapter 1.
 """
@@ -15,9 +15,9 @@ GPT2_PATTERN = "|".join(
         r"'(?:[sdmt]|ll|ve|re)",  # the ends of English contractions: it's, she'll
         r" ?\p{L}++",  # letters, with the space before them
         r" ?\p{N}++",  # digits, with the space before them
-        r" ?[^\s\p{L}\p{N}]++",  # punctuation and whatever else is visible
+        r" ?[^\s\p{L}\p{N}]++",  # punctuation and anything else that is visible
         r"\s++$",  # white space at the end of the text
-        r"\s+(?!\S)",  # white space, less its last character, which may belong to a word
+        r"\s+(?!\S)",  # white space without its last character, which may belong to a word
         r"\s",
     ]
 )
@@ -27,17 +27,17 @@ It is the pattern that tiktoken ships; the ids are those of GPT-2's original pat
 
 
 def pretokenize(text: str, pattern: str = GPT2_PATTERN) -> Iterator[str]:
-    """Cut text into the words (pre-tokens) across whose borders nothing is ever merged.
+    """Cut text into words (pre-tokens). Joined, the words are the text.
 
-    Without this cut the most frequent pairs would glue punctuation and spaces to every word, and
-    the vocabulary would fill with "dog.", "dog," and "dog!". Joined, the words are the text.
+    Without this cut the most frequent pairs would join punctuation and spaces to every word, and
+    the vocabulary would fill with "dog.", "dog," and "dog!".
 
     Args:
         text: any string.
-        pattern: a regular expression of which every match is one word.
+        pattern: a regular expression; every match is one word.
 
     Raises:
-        ValueError: the pattern leaves out a part of the text, which could then not be restored.
+        ValueError: the pattern does not match a part of the text, which could not be restored.
     """
     end = 0
     for match in regex.finditer(pattern, _as_tiktoken_reads(text)):
@@ -57,8 +57,8 @@ def count_pretokens(
 ) -> Counter[str]:
     """Count the distinct words of a stream of documents.
 
-    Text repeats itself, so this is where a corpus becomes small: a megabyte of Shakespeare has
-    298 thousand words, but only 15 thousand different ones, and training sees only those.
+    Text repeats itself, so the counts are much smaller than the corpus. A megabyte of Shakespeare
+    has 298 thousand words, but only 15 thousand different ones.
     """
     counts: Counter[str] = Counter()
     for document in documents:
@@ -72,30 +72,30 @@ def count_pretokens(
 
 
 def _as_tiktoken_reads(text: str) -> str:
-    """The text with stand-ins for the characters that `regex` and tiktoken class differently.
+    """The text, with characters replaced that `regex` and tiktoken classify differently.
 
-    Which characters are letters or numbers is up to the version of Unicode with which a regex
-    engine was built, and these two engines are seldom built with the same. So tiktoken, which
-    encodes the corpora, is asked about the characters of this text, and where `regex` disagrees it
-    gets, for the search alone, a character about which it does not.
+    Which characters are letters or numbers depends on the version of Unicode that a regex engine
+    was built with, and the two engines often have different versions. tiktoken encodes the corpora,
+    so its opinion counts. Where `regex` disagrees about a character, the search for words sees
+    another character in its place, about which both agree.
     """
     if text.isascii():
         return text
     characters = "".join(set(text))
-    letters, their_letters = _members("L", characters)
-    numbers, their_numbers = _members("N", characters)
-    stand_ins = (
-        dict.fromkeys((letters | numbers) - their_letters - their_numbers, "\ufdd0")
-        | dict.fromkeys(their_letters - letters, "一")
-        | dict.fromkeys(their_numbers - numbers, "²")
-    )
-    return text.translate(str.maketrans(stand_ins)) if stand_ins else text
+    letters, tiktoken_letters = _members("L", characters)
+    numbers, tiktoken_numbers = _members("N", characters)
+    neither = (letters | numbers) - tiktoken_letters - tiktoken_numbers
+    replaced = dict.fromkeys(neither, "\ufdd0")
+    replaced |= dict.fromkeys(tiktoken_letters - letters, "一")
+    replaced |= dict.fromkeys(tiktoken_numbers - numbers, "²")
+    return text.translate(str.maketrans(replaced)) if replaced else text
 
 
 def _members(category: str, characters: str) -> tuple[set[str], set[str]]:
-    """Which of the characters belong to a Unicode category: by `regex`, and by tiktoken."""
-    theirs = bytes(_members_by_tiktoken(category).encode_ordinary(characters)).decode()
-    return set(regex.findall(rf"\p{{{category}}}", characters)), set(theirs)
+    """The characters that belong to a Unicode category: by `regex`, and by tiktoken."""
+    content = bytes(_members_by_tiktoken(category).encode_ordinary(characters))
+    by_regex = regex.findall(rf"\p{{{category}}}", characters)
+    return set(by_regex), set(content.decode())
 
 
 @cache

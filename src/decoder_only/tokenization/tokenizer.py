@@ -1,4 +1,4 @@
-"""The tokenizer: a vocabulary of bytes, merges and special tokens, its files, and tiktoken's speed.
+"""The tokenizer: a vocabulary of bytes, merges and special tokens, in memory and in files.
 
 Chapter 1.
 """
@@ -34,36 +34,37 @@ from decoder_only.tokenization.pretokens import (
 )
 
 END_OF_TEXT = "<|endoftext|>"
-"""The special token before which a text ends, and behind which the next one begins."""
+"""The special token between two texts."""
 
 _HEADER = {"format": "decoder-only byte-pair tokenizer", "version": 1}
 _CACHED_WORDS = 2**16
 _LONGEST_LEARNED = 2**10
-"""Bytes of a token that training finds; a longer word is learned from in pieces."""
+"""Bytes of the longest token that training can find; longer words are cut into pieces."""
 _MOST_WORK = 2**26
-"""What the squares of the lengths of all tokens, in bytes, may sum to.
+"""The largest sum of the squared lengths of all tokens, in bytes.
 
-A merge is checked in a time that grows with the square of its token's length, and a file of two
-thousand bytes can double a token forty times. GPT-2's vocabulary needs a thirtieth of this; one
-token alone may have 8,192 bytes."""
+Checking a merge takes time that grows with the square of its token's length, and a file of two
+thousand bytes can double a token forty times. GPT-2's vocabulary needs a thirtieth of this limit. A
+single token may have 8,192 bytes.
+"""
 
 
 class BytePairTokenizer:
-    """A vocabulary of bytes, merges and special tokens; text to ids, and back without loss.
+    """Turns text into ids, and ids back into the same text.
 
-    Ids: 0 to 255 are the bytes, then come the merges in the order in which they were learned, and
-    the special tokens have the highest ids, as in GPT-2. A tokenizer never changes once it is made;
-    `train` and `load` make one, and so does a list of merges.
+    Ids 0 to 255 are the bytes. The merges follow in the order in which they were learned, and the
+    special tokens have the highest ids, as in GPT-2. A tokenizer never changes. `train` and `load`
+    make one, or a list of merges.
 
     Args:
         merges: pairs of ids; merge number i creates the token 256 + i from two earlier ones.
-        special_tokens: markers that stand for themselves and take part in no merge.
-        pattern: the regular expression of which every match is one word; see `pretokenize`.
+        special_tokens: markers, each a token of its own that no merge uses.
+        pattern: a regular expression, every match of which is one word; see `pretokenize`.
         byte_order: entry i is the byte whose id is i; GPT-2 has an order of its own.
 
     Raises:
-        ValueError: merges that no training could have found, empty or repeated special tokens, a
-            pattern that does not compile, a byte order that is no permutation of the 256 bytes.
+        ValueError: merges that training cannot have found, empty or repeated special tokens, a
+            pattern that does not compile, or a byte order that is not a permutation of the bytes.
     """
 
     def __init__(
@@ -101,10 +102,10 @@ class BytePairTokenizer:
             )
 
     def _add_token(self, token: bytes) -> tuple[int, int]:
-        """Append the merge that makes a token: of the pair that earlier merges leave of its bytes.
+        """Append the merge that makes a token, and return it: the pair that earlier merges leave.
 
-        That there is exactly one such pair is what makes our merges and tiktoken, which
-        compares bytes and not pairs, agree about every text.
+        tiktoken compares bytes and not pairs. Both agree on every text because earlier merges leave
+        exactly one pair of each token's bytes.
         """
         self._work += len(token) ** 2
         if self._work > _MOST_WORK:
@@ -143,22 +144,22 @@ class BytePairTokenizer:
     ) -> "BytePairTokenizer":
         """Learn a vocabulary of exactly `vocab_size` tokens from text.
 
-        Deterministic: the same words with the same counts give the same merges, in whatever order
-        they come. Among pairs with equal counts the one with the smallest ids is merged first.
+        The same words with the same counts give the same merges, in any order of the words. Of
+        pairs with equal counts the one with the smallest ids is merged first.
 
         Args:
             text: one string, or an iterable of documents. Documents are read one at a time, and
-                only their distinct words are kept; no word reaches across two documents. A special
-                token that stands in the text is text like any other.
-            vocab_size: all tokens together: 256 bytes, the merges, the special tokens. With no
-                room for merges (257 and one special token) each byte is its own token.
+                only their distinct words are kept. No word reaches across two documents. A special
+                token in the text is ordinary text.
+            vocab_size: the number of all tokens: 256 bytes, the merges, and the special tokens.
+                257, with one special token, leaves no room for merges.
             special_tokens, pattern, byte_order: as in the class.
-            at_most: where the text cannot fill `vocab_size` tokens, learn as many as it can.
+            at_most: learn fewer tokens if the text cannot fill `vocab_size`.
 
         Raises:
-            TypeError: text that is neither a string nor strings.
-            ValueError: no text, a lone surrogate in the text, a vocabulary that is too small for
-                the bytes and the special tokens or too large for the text to fill.
+            TypeError: the text is neither a string nor strings.
+            ValueError: there is no text, it has a lone surrogate, or the vocabulary is too small
+                for the bytes and the special tokens or too large for the text.
         """
         _check_definition(special_tokens, pattern, byte_order)
         # Room for the bytes and the special tokens, and no more tokens than Python has characters.
@@ -189,22 +190,22 @@ class BytePairTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of tokens V: bytes, merges and special tokens. Ids are 0 to V - 1."""
+        """V, the number of bytes, merges and special tokens. Ids are 0 to V - 1."""
         return len(self._vocabulary)
 
     @property
     def merges(self) -> list[tuple[int, int]]:
-        """The merged pairs of ids in order; merge number i created the token 256 + i."""
+        """The merges in order, as pairs of ids; merge number i created the token 256 + i."""
         return list(self._merges)
 
     @property
     def special_tokens(self) -> dict[str, int]:
-        """The special tokens and their ids, which are the highest."""
+        """The special tokens with their ids, which are the highest."""
         return dict(self._special_tokens)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides the ids; files of ids carry it, to be read with the same."""
+        """SHA-256 of everything that decides the ids. Files of ids name it."""
         canonical = json.dumps(
             self._definition(), sort_keys=True, separators=(",", ":")
         )
@@ -236,16 +237,16 @@ class BytePairTokenizer:
     def encode(
         self, text: str, allowed_special: Collection[str] | Literal["all"] = frozenset()
     ) -> list[int]:
-        """Turn text into ids: the definition, in readable Python. See `encode_batch` for bulk.
+        """Turn text into ids, by the definition. `encode_batch` does the same much faster.
 
         Args:
             text: any string that has a UTF-8 form.
-            allowed_special: the special tokens to recognise in the text, or "all". The others are
-                text like any other, so that no text can forge the end of a document.
+            allowed_special: the special tokens to recognise in the text, or "all". Any other is
+                ordinary text, so that no text can forge the end of a document.
 
         Raises:
-            TypeError: text that is not a string.
-            ValueError: a lone surrogate in the text, or an allowed token that is not special here.
+            TypeError: the text is not a string.
+            ValueError: the text has a lone surrogate, or an allowed token is not special here.
         """
         _check_text(text)
         allowed = self._allowed(allowed_special)
@@ -259,9 +260,9 @@ class BytePairTokenizer:
         return ids
 
     def encode_bytes(self, data: bytes) -> list[int]:
-        """Turn any bytes into ids, whether they are text or not; `decode_bytes` restores them.
+        """Turn any bytes into ids; `decode_bytes` restores them.
 
-        Bytes that are UTF-8 get the ids that `encode` gives their text.
+        If the bytes are UTF-8, the ids are those that `encode` gives the text.
         """
         return self._encode_ordinary(data.decode("utf-8", "surrogateescape"))
 
@@ -270,22 +271,22 @@ class BytePairTokenizer:
         texts: Iterable[str],
         allowed_special: Collection[str] | Literal["all"] = frozenset(),
     ) -> list[list[int]]:
-        """Turn many texts into ids at tiktoken's speed; the ids are those of `encode`.
+        """Turn many texts into the ids that `encode` gives, by tiktoken's compiled code.
 
         Args:
             texts: the documents, each encoded alone; one string is one document.
             allowed_special: as in `encode`.
 
         Raises:
-            As `encode`, with the number of the document.
+            TypeError, ValueError: as `encode`, with the number of the document.
         """
         documents, allowed = list(_documents(texts)), self._allowed(allowed_special)
         encoded = self._tiktoken.encode_batch(
             documents,
             allowed_special=allowed,
-            disallowed_special=(),  # to tiktoken, none may raise: those not allowed are text
+            disallowed_special=(),  # special tokens that are not allowed are ordinary text
         )
-        # What another pattern leaves out, tiktoken skips in silence.
+        # tiktoken skips without an error what another pattern does not match.
         if self.pattern != GPT2_PATTERN:
             for number, (text, ids) in enumerate(zip(documents, encoded, strict=True)):
                 if sum(len(self._vocabulary[id]) for id in ids) != len(text.encode()):
@@ -296,7 +297,7 @@ class BytePairTokenizer:
         return encoded
 
     def merge_steps(self, word: str) -> Iterator[list[int]]:
-        """Watch one word being merged: its ids as bytes, after the first merge, and so on.
+        """The ids of one word before any merge, after the first merge, and so on.
 
         Raises:
             ValueError: more than one word (the space before a word belongs to it: " berries").
@@ -335,26 +336,26 @@ class BytePairTokenizer:
     def decode(self, ids: Iterable[SupportsIndex], errors: str = "replace") -> str:
         """Turn ids into text.
 
-        Ids need not end where a character ends (a model may stop in the middle of one). The bytes
-        that spell no character then appear as U+FFFD, the replacement character; `errors="strict"`
-        raises UnicodeDecodeError instead, and `decode_bytes` returns the bytes as they are.
+        The ids may end in the middle of a character, as a model's may. Bytes that spell no
+        character become U+FFFD, the replacement character. `errors="strict"` raises
+        UnicodeDecodeError instead, and `decode_bytes` returns the bytes.
 
         Args:
             ids: whole numbers from 0 to V - 1, in a list, a NumPy array or a tensor of one axis.
-            errors: what to do about bytes that are no UTF-8, as in `bytes.decode`.
+            errors: what to do with bytes that are not UTF-8, as in `bytes.decode`.
 
         Raises:
-            TypeError: no sequence.
-            ValueError: what is no id of the vocabulary.
+            TypeError: the ids are not a sequence.
+            ValueError: a value is not an id of the vocabulary.
         """
         return self.decode_bytes(ids).decode("utf-8", errors)
 
     def decode_bytes(self, ids: Iterable[SupportsIndex]) -> bytes:
-        """Turn ids into exactly the bytes that they stand for. Arguments and errors: `decode`."""
+        """Turn ids into bytes. Arguments and errors are those of `decode`."""
         return b"".join([self._vocabulary[id] for id in self._checked(ids)])
 
     def token_bytes(self, id: int) -> bytes:
-        """The bytes that one token stands for."""
+        """The bytes of one token."""
         return self.decode_bytes([id])
 
     def _checked(self, ids: Iterable[SupportsIndex]) -> list[int]:
@@ -374,9 +375,7 @@ class BytePairTokenizer:
     # ------------------------------------------------------------------ to disk, and to tiktoken
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tokenizer to one JSON file, which holds all that decides the ids.
-
-        The file appears whole or not at all.
+        """Write the tokenizer to a JSON file, as a whole or not at all.
 
         Raises:
             FileNotFoundError: the folder does not exist.
@@ -388,20 +387,20 @@ class BytePairTokenizer:
     def load(
         cls, path: str | os.PathLike[str], *, pattern: str = GPT2_PATTERN
     ) -> "BytePairTokenizer":
-        """Read a tokenizer that `save` wrote, or one of GPT-2's kind beside a published model.
+        """Read a tokenizer that `save` wrote, or a published model's of GPT-2's kind.
 
-        The file may come from a stranger: it is refused where reading it, or encoding with it,
-        would take more than a moment.
+        The file may come from a stranger. It is refused if reading it, or encoding with it, would
+        take more than a moment.
 
         Args:
             path: the file, or the folder of a run or a model, which has it as tokenizer.json.
-            pattern: the pattern that the file must hold. A foreign one is not tried, since there
-                are patterns on which a search takes for ever.
+            pattern: the pattern that the file must hold. No other is used, because a search by
+                some patterns never ends.
 
         Raises:
-            FileNotFoundError: no such file.
-            ValueError: a file that is damaged, cut short, of another kind or of a later version, or
-                with another pattern.
+            FileNotFoundError: there is no such file.
+            ValueError: the file is damaged, of another kind or of a later version, or has another
+                pattern.
         """
         path = Path(path)
         path = path / "tokenizer.json" if path.is_dir() else path
@@ -413,7 +412,7 @@ class BytePairTokenizer:
         if content.get("pattern") != pattern:
             raise ValueError(
                 f"{path} cuts text by the pattern {content.get('pattern')!r:.60}, and there are "
-                "patterns on which a search never ends; if you trust this one, hand it over: "
+                "patterns on which a search never ends; if you trust this one, pass it: "
                 "BytePairTokenizer.load(path, pattern=...)"
             )
         try:
@@ -442,9 +441,9 @@ class BytePairTokenizer:
             ) from None
 
     def to_tiktoken(self) -> tiktoken.Encoding:
-        """The same tokenizer as a `tiktoken.Encoding`: equal ids for every text, in compiled code.
+        """The same tokenizer as a `tiktoken.Encoding`, which gives every text the same ids.
 
-        tiktoken silently replaces lone surrogates by U+FFFD where this class raises.
+        tiktoken replaces lone surrogates by U+FFFD without an error, where this class raises.
         """
         return self._tiktoken
 
@@ -463,12 +462,12 @@ class BytePairTokenizer:
 def gpt2_tokenizer() -> BytePairTokenizer:
     """GPT-2's own vocabulary of 50,257 tokens (Radford et al., 2019), as tiktoken distributes it.
 
-    tiktoken reads it from its cache, the folder that TIKTOKEN_CACHE_DIR names, or fetches it once.
-    It knows the tokens and not the pairs; but a token's pair is what the earlier merges leave of
-    its bytes, since otherwise it could not have been learned.
+    tiktoken reads it from its cache, the folder that TIKTOKEN_CACHE_DIR names, or downloads it
+    once. tiktoken's file has the tokens and not the pairs. A token's pair is what the earlier
+    merges leave of its bytes; otherwise training could not have found it.
 
     Raises:
-        FileNotFoundError: the vocabulary is not in the cache and could not be fetched.
+        FileNotFoundError: the vocabulary is not in the cache and could not be downloaded.
     """
     try:
         encoding = tiktoken.get_encoding("gpt2")
@@ -486,7 +485,7 @@ def gpt2_tokenizer() -> BytePairTokenizer:
 
 
 def _spelled(word_counts: Counter[str], byte_order: bytes) -> Counter[str]:
-    """The words in byte tokens. A line of dashes is one word, and would become one long token."""
+    """The words in byte tokens, long ones in pieces: a line of dashes is a single word."""
     words: Counter[str] = Counter()
     for word, count in word_counts.items():
         spelled = spell(word, byte_order)
@@ -496,7 +495,7 @@ def _spelled(word_counts: Counter[str], byte_order: bytes) -> Counter[str]:
 
 
 def _documents(text: str | Iterable[str]) -> Iterator[str]:
-    """The documents of a text, each checked when its turn comes."""
+    """The documents of a text, each checked before it is yielded."""
     if isinstance(text, bytes) or not isinstance(text, Iterable):
         raise TypeError(f"text must be a str or an iterable of str, got {_kind(text)}")
     for number, document in enumerate([text] if isinstance(text, str) else text):
@@ -539,8 +538,8 @@ def _check_definition(
 
 
 def _tell_apart(special_tokens: Sequence[str]) -> bool:
-    """Whether a text with special tokens in it can be read in one way only."""
-    # A list, because its order decides their ids.
+    """Whether a text with these special tokens in it can be read in one way only."""
+    # A list or tuple, because the order decides the ids.
     if not isinstance(special_tokens, list | tuple) or len(special_tokens) > 1000:
         return False
     if not all(isinstance(token, str) and token for token in special_tokens):
@@ -548,7 +547,7 @@ def _tell_apart(special_tokens: Sequence[str]) -> bool:
     # Half a character has no UTF-8 form.
     if any(token.encode(errors="ignore").decode() != token for token in special_tokens):
         return False
-    # In order, whatever begins with a token comes right behind it.
+    # In sorted order, a string that begins with a token follows the token directly.
     following = pairwise(sorted(special_tokens))
     return not any(second.startswith(first) for first, second in following)
 
