@@ -29,7 +29,7 @@ from decoder_only.variants.parallelism.pipeline import (
 from decoder_only.variants.parallelism.pytorch import train_with_pytorch
 from decoder_only.variants.parallelism.ring import places, ring_attention
 from decoder_only.variants.parallelism.tensor import (
-    Share,
+    ShardedPart,
     TensorParallel,
     copy_to_all,
     gather,
@@ -43,7 +43,7 @@ __all__ = [
     "DataParallel",
     "FullySharded",
     "ShardedOptimizer",
-    "Share",
+    "ShardedPart",
     "Stage",
     "Task",
     "TensorParallel",

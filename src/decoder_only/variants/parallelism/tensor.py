@@ -18,7 +18,7 @@ from decoder_only.model.gpt import GPT
 from decoder_only.variants.parallelism.group import Group
 
 __all__ = [
-    "Share",
+    "ShardedPart",
     "TensorParallel",
     "copy_to_all",
     "gather",
@@ -124,7 +124,7 @@ def vocabulary_loss(
     return ((total.log() - chosen) * counts).sum() / counts.sum()
 
 
-class Share(nn.Module):
+class ShardedPart(nn.Module):
     """Attention with a P-th of the heads, or an MLP with a P-th of the hidden units.
 
     The first map is divided by columns, the second by rows. So each device computes heads, or
@@ -280,6 +280,6 @@ def _divide(block: Block, group: Group, sequence: bool) -> Block:
     attention.n_kv_heads //= group.size
     biases = attention.output.bias, mlp.down.bias
     attention.output.bias = mlp.down.bias = None
-    block.attention = Share(attention, biases[0], group, sequence)
-    block.mlp = Share(mlp, biases[1], group, sequence)
+    block.attention = ShardedPart(attention, biases[0], group, sequence)
+    block.mlp = ShardedPart(mlp, biases[1], group, sequence)
     return block
