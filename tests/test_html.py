@@ -4,7 +4,9 @@ Broken links, missing alternative texts, anything that a page would fetch from a
 """
 
 import json
+import math
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -13,8 +15,10 @@ import nbformat
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from docutils import nodes
 
 from decoder_only.stories import StoryLanguage
+from decoder_only_book.pictures.architecture import PARTS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -400,11 +404,161 @@ def test_the_opening_page_pulls(pages, site):
     shown = article.select_one(".story-text").get_text()
     shown = shown.translate(str.maketrans("“”‘’", "\"\"''"))
     assert shown.startswith(story["read"] + letter)
-    assert story["command"] in article.select_one(".story-caption").get_text()
+    assert story["command"] in article.select_one(".story details").get_text()
+    assert (ROOT / re.search(r"--run (\S+)", story["command"])[1]).is_dir()
     image = pages[site / "book" / "index.html"].select_one("meta[property='og:image']")[
         "content"
     ]
     assert (site / "_static" / Path(image).name).is_file()
+
+
+def test_the_opening_page_says_who_made_it_when_and_where_it_is(pages, site):
+    article = pages[site / "book" / "index.html"].select_one("article")
+    edition = article.select_one(".first-screen .edition")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    said = edition.get_text(" ", strip=True)
+    assert said.startswith(f"Version {version}, ")
+    assert re.search(r"\d{1,2} [A-Z][a-z]+ 20\d\d", said)
+    assert settings()["author"] in said
+    assert "PDF" in said
+    assert "epository" in said
+    assert not [link for link in edition.select("a") if "OWNER" in link["href"]]
+
+
+def settings() -> dict:
+    return yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+
+
+def chapters() -> list[str]:
+    """The stems of the chapters, in the order of the contents."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    files = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
+    return [Path(file).name for file in files if re.match(r"book/\d\d_", file)]
+
+
+def title(page: BeautifulSoup) -> str:
+    """The page's heading, without its number and the sign of its link."""
+    heading = BeautifulSoup(str(page.select_one("article h1")), "html.parser")
+    for part in heading.select(".section-number, .headerlink"):
+        part.decompose()
+    return heading.get_text(strip=True)
+
+
+def test_each_part_of_the_map_leads_to_its_chapter(pages, site):
+    article = pages[site / "book" / "index.html"].select_one("article")
+    links = article.select("figure.map svg a[href]")
+    leads = {link["href"].partition(".")[0] for link in links}
+    assert leads == set(chapters()[1:11]), "one link for each of chapters 1 to 10"
+    assert len(links) == len(PARTS) == len(leads)
+    colours = {link["style"].removeprefix("--part: ") for link in links}
+    assert colours == set(PARTS.values())
+    for link in links:
+        page = pages[site / "book" / link["href"]]
+        called, words = link["aria-label"], link.select_one(".map-name").get_text()
+        assert called.startswith(words), "who speaks to the page says what is seen"
+        assert called.endswith(title(page))
+
+
+def test_the_list_of_chapters_agrees_with_the_contents(pages, site):
+    built = yaml.safe_load((ROOT / "book/chapters.yml").read_text(encoding="utf-8"))
+    assert list(built) == chapters()
+    page = pages[site / "book" / "index.html"]
+    rows = [row for row in page.select(".chapter-list tr") if row.select("td.number")]
+    beside = page.select("#pst-primary-sidebar .bd-toc-item a")
+    names = {
+        link["href"]: re.sub(r"^\d+\. ", "", link.get_text(strip=True))
+        for link in beside
+    }
+    measured = json.loads((ROOT / "tests/seconds.json").read_text())
+    for stem, row in zip(chapters(), rows, strict=True):
+        link = row.select_one("a")
+        assert link["href"] == f"{stem}.html"
+        assert link.get_text() == names[link["href"]]
+        assert link.get_text() == title(pages[site / "book" / f"{stem}.html"])
+        assert row.select_one(".number").get_text() == str(int(stem[:2]))
+        assert row.select_one(".built").get_text() == built[stem]
+        read, run = (int(cell.get_text()) for cell in row.select(".time"))
+        assert read > 5
+        assert run == math.ceil(measured[f"book/{stem}.ipynb"] / 60)
+
+
+def test_every_page_says_how_long_it_takes(pages, site):
+    rows = pages[site / "book" / "index.html"].select(".chapter-list tr:has(td.number)")
+    listed = {
+        row.a["href"]: [t.get_text() for t in row.select(".time")] for row in rows
+    }
+    assert pages[site / "book" / "index.html"].select_one("#minutes") is not None
+    for path, page in pages.items():
+        if path.parent.name != "book" or path.stem in {"index", "bibliography"}:
+            continue
+        line = page.select_one("article h1").find_next_sibling()
+        assert line.get("class") == ["minutes"], path.name
+        assert line.a["href"].endswith("index.html#minutes")
+        said = re.fullmatch(
+            r"(\d+) minutes? to read(?:, (\d+) to run)?", line.get_text()
+        )
+        assert said, f"{path.name}: {line.get_text()}"
+        assert list(said.groups()) == listed.get(path.name, [said[1], None])
+
+
+def test_minutes_count_what_stands_open(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "book" / "_ext"))
+    import minutes
+
+    prose = nodes.paragraph("", "word " * 300)
+    code = nodes.literal_block("", "line\n\n" * 20)
+    solution = nodes.admonition("", prose.deepcopy(), classes=["dropdown"])
+    page = nodes.section("", prose, code, solution)
+    assert minutes.count(page) == (300, 20)
+    assert minutes.minutes_of(page) == 300 / 200 + 20 * 3 / 60
+    assert [minutes.rounded(m) for m in (0.2, 2.4, 12.6, 33.0)] == [1, 2, 13, 35]
+    assert minutes.said(1, None) == "1 minute to read"
+    assert minutes.said(35, 2) == "35 minutes to read, 2 to run"
+
+
+# ---------------------------------------------------------------- finding one's way
+
+
+def of_script(path: Path) -> dict:
+    """What a script of data holds: name by name, as JSON."""
+    text = path.read_text(encoding="utf-8")
+    return {
+        name: json.loads(value)
+        for name, value in re.findall(r"^window\.(\w+) = (.*);$", text, re.MULTILINE)
+    }
+
+
+def test_every_word_of_the_trade_leads_to_a_section(site):
+    found = of_script(site / "_static" / "sections.js")
+    words = yaml.safe_load((ROOT / "book/terms.yml").read_text(encoding="utf-8"))
+    sections = {section["url"] for section in found["BOOK_SECTIONS"]}
+    lost = {
+        place
+        for place in words
+        if f"book/{place.replace('#', '.html#')}" not in sections
+    }
+    assert not lost, f"no such section: {lost}"
+    listed = [word for some in words.values() for word in some]
+    assert len(listed) == len({word.lower() for word in listed}), "each word once"
+    assert set(found["BOOK_TERMS"]) == set(listed)
+
+
+def test_previews_of_other_pages_lead_to_what_they_show(pages, site):
+    previews = of_script(site / "_static" / "previews.js")["BOOK_PREVIEWS"]
+    assert len(previews) > 100
+    assert (site / "_static" / "previews.js").stat().st_size < 150_000
+    for address, shown in previews.items():
+        assert not wrong_with(f"../{address}", site / "book" / "index.html")
+        assert shown["title"] or shown["text"], address
+        assert len(shown["text"]) < 320, address  # a verdict, and 280 letters
+        if "image" in shown:
+            assert (site / shown["image"]).is_file(), address
+
+
+def test_contents_of_a_page_show_its_sections_first(pages, site):
+    contents = pages[site / "book/14_interpretation.html"].select_one("nav.page-toc")
+    assert contents.select("ul ul")
+    assert not contents.select("ul ul.visible")
 
 
 def test_the_opening_story_leaves_the_language_where_it_says():

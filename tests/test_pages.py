@@ -345,6 +345,272 @@ def test_search_finds_the_section(page, address, site, where):
     assert not page.wrong
 
 
+# What a reader types, and where it is taught.
+ASKED = {
+    "RoPE": "02_embeddings.html#from-adding-to-turning",
+    "rope": "02_embeddings.html#from-adding-to-turning",
+    "GQA": "04_multihead.html#fewer-keys-than-queries",
+    "multi-query attention": "04_multihead.html#fewer-keys-than-queries",
+    "flash attention": "03_attention.html#the-fast-path",
+    "KV cache": "08_model.html#keys-and-values-kept",
+    "kv caches": "08_model.html#keys-and-values-kept",
+    "backpropagation": "09_training.html#a-loop-of-eight-lines",
+    "backprop": "09_training.html#a-loop-of-eight-lines",
+    "cross-entropy": "07_lm_head.html#from-likelihood-to-loss",
+    "cross entropy loss": "07_lm_head.html#from-likelihood-to-loss",
+    "hallucination": "15_knowledge.html#who-is-calibrated-makes-things-up",
+    "Hallucinations": "15_knowledge.html#who-is-calibrated-makes-things-up",
+    "perplexity": "07_lm_head.html#by-hand-four-words",
+    "RLHF": "12_finetuning.html#a-reward-that-was-learned",
+    "DPO": "12_finetuning.html#what-is-rewarded",
+    "LoRA": "12_finetuning.html#low-rank-what-it-costs-and-what-it-buys",
+    "adapters": "12_finetuning.html#low-rank-what-it-costs-and-what-it-buys",
+    "ZeRO": "13_parallelism.html#the-state",
+    "FSDP": "13_parallelism.html#the-state",
+    "SwiGLU": "06_mlp.html#from-a-bend-to-a-gate",
+    "RMSNorm": "05_normalization.html#why-the-mean-can-go",
+    "muP": "10_scaling.html#wide-and-narrow-the-rate-that-travels",
+    "Chinchilla": "10_scaling.html#the-published-laws",
+    "scaling laws": "10_scaling.html#the-law-of-the-loss",
+    "tokenizer": "01_tokenization.html#the-question",
+    "logit lens": "07_lm_head.html#the-prediction-takes-shape",
+    "induction heads": "14_interpretation.html#learning-to-copy",
+}
+
+
+def test_search_knows_the_words_of_the_trade(page, site):
+    page.goto(f"{site.as_uri()}/search.html", wait_until="load")
+    field, found = (
+        page.locator("main input[name=q]"),
+        page.locator(".search-found > li"),
+    )
+    wrong = {}
+    for query, wanted in ASKED.items():
+        field.fill(query)
+        links = found.locator("a").evaluate_all(
+            "(links) => links.map((link) => link.getAttribute('href'))"
+        )
+        if links[:1] != [f"book/{wanted}"]:
+            wrong[query] = links[:1]
+    assert not wrong
+    field.fill("hallucinations")
+    several = found.count()
+    field.fill("hallucination")
+    assert found.count() == several >= 2
+    assert "teaches hallucination" in found.first.text_content()
+    assert not page.wrong
+
+
+def preview_of(page, link):
+    """Puts the mouse on the link and waits for what appears."""
+    link.scroll_into_view_if_needed()
+    page.mouse.move(0, 0)
+    link.hover()
+    page.locator(".preview").wait_for(state="visible")
+    return page.locator(".preview")
+
+
+@pytest.fixture
+def desktop(chromium):
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    opened = context.new_page()
+    opened.wrong = []
+    opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
+    yield opened
+    context.close()
+
+
+def test_links_show_what_they_lead_to(desktop, site):
+    """From a file: figures, formulas, sources, and sections of other pages."""
+    settled(desktop, (site / "book" / "03_attention.html").as_uri())
+    article = desktop.locator("article")
+    figure = article.locator("a[href='#fig-attention-architecture']:not(.headerlink)")
+    desktop.locator("#parity").scroll_into_view_if_needed()
+    figure.first.evaluate(
+        "(link) => document.querySelector('#exercises p').append(link)"
+    )
+    assert preview_of(desktop, figure.first).locator("img").count() == 1
+    desktop.keyboard.press("Escape")
+    assert desktop.locator(".preview").count() == 0
+
+    formulas = article.locator(
+        "a[href='#equation-eq-attention-attend']:not(.headerlink)"
+    )
+    shown = preview_of(desktop, formulas.last)
+    assert shown.locator("mjx-container, math, svg").count() >= 1
+    inside = shown.bounding_box()
+    assert inside["x"] >= 0
+    assert inside["x"] + inside["width"] <= 1280
+    assert inside["y"] >= 0
+    assert inside["y"] + inside["height"] <= 800
+    shown.hover()  # one may go there, and it stays
+    desktop.wait_for_timeout(400)
+    assert shown.count() == 1
+    desktop.mouse.move(2, 2)
+    shown.wait_for(state="detached")
+
+    source = article.locator("a[href^='bibliography.html#']").first
+    entry = source.get_attribute("title")
+    assert preview_of(desktop, source).text_content() == entry
+    assert not desktop.wrong
+
+    settled(desktop, (site / "book" / "rows.html").as_uri())
+    other = desktop.locator(".rows-list a[href*='#']:not([href*='claim'])").nth(3)
+    shown = preview_of(desktop, other)
+    assert len(shown.locator(".preview-title").text_content()) > 3
+    assert not desktop.wrong
+
+
+def test_previews_come_with_the_keyboard_and_not_with_a_finger(chromium, address):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    context = chromium.new_context(viewport=PHONE, has_touch=True)
+    page = context.new_page()
+    settled(page, f"{address}/book/03_attention.html")
+    link = page.locator("article a[href^='bibliography.html#']").first
+    link.evaluate(
+        """(link) => {
+          const before = document.createElement('button');
+          before.id = 'before';
+          link.before(before);
+          before.focus();
+        }"""
+    )
+    page.keyboard.press("Tab")
+    preview = page.locator(".preview")
+    preview.wait_for(state="visible")
+    assert link.get_attribute("aria-describedby") == preview.get_attribute("id")
+    page.locator("#before").evaluate("(button) => button.remove()")
+    page.evaluate(FEWER)
+    found = axe.run(page, {"exclude": [["mjx-container"]]}).response["violations"]
+    assert not [fault for fault in found if fault["impact"] in {"serious", "critical"}]
+    page.keyboard.press("Tab")
+    page.keyboard.press("Shift+Tab")
+    preview.wait_for(state="visible")
+    page.keyboard.press("Escape")
+    assert preview.count() == 0
+    assert link.get_attribute("aria-describedby") is None
+
+    page.evaluate("document.activeElement.blur()")
+    link.evaluate("(link) => link.addEventListener('click', (e) => e.preventDefault())")
+    link.tap()
+    page.wait_for_timeout(400)
+    assert preview.count() == 0
+    context.close()
+
+
+@pytest.mark.parametrize("name", ["10_scaling", "14_interpretation"])
+def test_contents_fit_and_say_where_one_is(desktop, address, name):
+    settled(desktop, f"{address}/book/{name}.html")
+    contents = desktop.locator(".bd-sidebar-secondary")
+    here = contents.locator(".page-toc a[aria-current]")
+    assert here.count() == 0
+    sections = desktop.locator("article > section > section")
+    several = set()
+    links = contents.locator(".page-toc ul ul a").evaluate_all(
+        "(links) => links.map((link) => link.hash)"
+    )
+    for link in links[::3]:
+        desktop.evaluate(
+            "(link) => document.querySelector(link).scrollIntoView()", link
+        )
+        marked = contents.locator(f"a[aria-current][href='{link}']")
+        marked.wait_for(state="visible")
+        low = contents.locator("nav a:visible").last.bounding_box()
+        assert low["y"] + low["height"] <= 800, "the contents fit beside the page"
+        several.add(contents.locator(".progress-place").text_content())
+    assert len(several) >= 3
+    number = int(name[:2])
+    for said in several:
+        assert re.fullmatch(rf"{number}\.(\d), \1 of {sections.count()}", said), said
+    width = "document.querySelector('.progress-line').getBoundingClientRect().width"
+    assert 0 < desktop.evaluate(width) < 1280
+    desktop.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    desktop.wait_for_function(f"{width} > 1270")
+
+
+def test_without_scripts_nothing_is_missing(chromium, address):
+    context = chromium.new_context(
+        viewport={"width": 1280, "height": 800}, java_script_enabled=False
+    )
+    page = context.new_page()
+    page.goto(f"{address}/book/14_interpretation.html")
+    entries = page.locator(".bd-sidebar-secondary .page-toc a")
+    assert entries.count() > 20
+    assert all(entry.is_visible() for entry in entries.all())
+    page.goto(f"{address}/book/index.html")
+    assert page.locator("figure.map a").first.is_visible()
+    page.locator("figure.map a").first.click()
+    assert "01_tokenization" in page.url
+    context.close()
+
+
+def test_the_first_page_of_a_visit_has_a_clean_console(chromium, address):
+    for name in ("index", "03_attention"):
+        context = chromium.new_context(viewport=PHONE)
+        page, said = context.new_page(), []
+        page.on(
+            "console",
+            lambda message, to=said: (
+                to.append(message.text)
+                if message.type in {"error", "warning"}
+                else None
+            ),
+        )
+        page.on("pageerror", lambda error, to=said: to.append(str(error)))
+        settled(page, f"{address}/book/{name}.html")
+        context.close()
+        assert not said
+
+
+def test_buttons_are_as_large_as_a_finger_and_nothing_covers_the_text(
+    chromium, address
+):
+    context = chromium.new_context(viewport=PHONE, has_touch=True)
+    page = context.new_page()
+    settled(page, f"{address}/book/03_attention.html")
+    buttons = page.locator(".bd-header-article button:visible")
+    assert buttons.count() >= 5
+    for button in buttons.all():
+        box = button.bounding_box()
+        assert box["width"] >= 44, button.get_attribute("class")
+        assert box["height"] >= 44, button.get_attribute("class")
+    page.evaluate("scrollTo(0, 6000)")
+    page.wait_for_timeout(300)
+    page.evaluate("scrollTo(0, 5000)")
+    page.wait_for_timeout(300)
+    assert not page.locator("#pst-back-to-top").is_visible()
+    page.set_viewport_size({"width": 320, "height": 700})
+    wider = (
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    assert page.evaluate(wider) <= 0
+    context.close()
+
+
+def test_the_map_can_be_read_on_a_phone_and_walked_by_keyboard(page, address):
+    settled(page, f"{address}/book/index.html")
+    small = page.evaluate(
+        """() => [...document.querySelectorAll('.model-map text')].filter((text) => {
+          const scale = text.ownerSVGElement.getBoundingClientRect().width / 340;
+          return scale * parseFloat(getComputedStyle(text).fontSize) < 9;
+        }).map((text) => text.textContent)"""
+    )
+    assert not small
+    page.locator("a.start-other").focus()
+    walked = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        walked.append(
+            page.evaluate("document.activeElement.getAttribute('href')") or ""
+        )
+    at = walked.index("01_tokenization.html")
+    numbers = [int(address[:2]) for address in walked[at : at + 10]]
+    assert sorted(numbers) == list(range(1, 11))
+    page.locator("a.map-part[href='03_attention.html']").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/03_attention.html")
+
+
 def test_claims_can_be_narrowed_to_a_verdict(page, address):
     settled(page, f"{address}/book/claims.html")
     visible = page.locator(".claims-list > li:visible")

@@ -2,13 +2,19 @@
 
 Sphinx's own search knows pages, and quotes menus and raw formulas. This one knows sections. The
 index is a script (a file may load a script, but may not fetch a text), and find.js reads it.
+With the sections come the words of the trade (book/terms.yml), each with the section that teaches
+it.
 """
 
 import json
 import re
 from pathlib import Path
 
+import yaml
 from docutils import nodes
+from sphinx.util import logging
+
+logger = logging.getLogger(__name__)
 
 INDEX = "sections.js"
 REFERENCE = {"index", "claims", "rows", "notation", "reading_order", "bibliography"}
@@ -107,8 +113,32 @@ def write(app, exception) -> None:
         file = Path(app.doctreedir, "sections", f"{docname.replace('/', '.')}.json")
         if file.is_file():
             entries += json.loads(file.read_text())
-    text = f"window.BOOK_SECTIONS = {json.dumps(entries, ensure_ascii=False)};\n"
+    known = {entry["url"] for entry in entries}
+    script = {
+        "BOOK_SECTIONS": entries,
+        "BOOK_TERMS": terms(Path(app.srcdir, "book", "terms.yml"), known),
+    }
+    text = "".join(
+        f"window.{name} = {json.dumps(value, ensure_ascii=False)};\n"
+        for name, value in script.items()
+    )
     Path(app.outdir, "_static", INDEX).write_text(text, encoding="utf-8")
+
+
+def terms(file: Path, known: set[str]) -> dict[str, str]:
+    """For each word of the trade the address of the section that teaches it."""
+    found: dict[str, str] = {}
+    for section, words in yaml.safe_load(file.read_text(encoding="utf-8")).items():
+        page, _, anchor = section.partition("#")
+        address = f"book/{page}.html#{anchor}"
+        if address not in known:
+            logger.warning("book/terms.yml: %s is no section of the book", section)
+            continue
+        for word in words:
+            if word in found:
+                logger.warning("book/terms.yml: %r stands under two sections", word)
+            found[word] = address
+    return found
 
 
 def setup(app) -> dict:

@@ -43,14 +43,20 @@ ADDRESS = re.compile(r'\b(?:src|href)="([^"?#]*)')
 IMAGE = re.compile(r"<img\b[^>]*?\s*/?>")
 THEME = """<script>
     (function (page) {
-      var mode = localStorage.getItem("mode") || "";
+      var mode = localStorage.getItem("mode") || "auto";
       var dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
       var theme = localStorage.getItem("theme") || (dark ? "dark" : "light");
       page.mode = mode;
-      page.theme = mode && mode !== "auto" ? mode : theme;
+      page.theme = mode !== "auto" ? mode : theme;
       page.scripted = "";
     })(document.documentElement.dataset);
   </script>"""
+
+BUTTONS = [
+    ("fas fa-rocket", "Launch interactive content", "Run"),
+    ("fab fa-github", "Source repositories", "Repository"),
+]
+"""Their icon, what the theme calls them, what the book calls them."""
 
 
 class Finisher:
@@ -243,6 +249,13 @@ def named(body: str) -> str:
         '<div id="pst-primary-sidebar"',
         '<div id="pst-primary-sidebar" role="region" aria-label="The book"',
     )
+    # Two buttons say in words what their icons mean.
+    for icon, called, name in BUTTONS:
+        body = re.sub(
+            rf'(<button[^>]*?) aria-label="{called}">(\s*<i class="{icon}"></i>)',
+            rf'\1 aria-label="{name}">\2<span class="button-name">{name}</span>',
+            body,
+        )
     number = ""
 
     def solution(found: re.Match) -> str:
