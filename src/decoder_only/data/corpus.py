@@ -236,13 +236,14 @@ def training_batch(
 ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]:
     """The inputs and targets of one step: a pure function of (seed, step).
 
-    Rows begin at a document, or anywhere in running text. Documents are read as a ring: behind
-    the last one comes the first one. What lies S tokens or more behind its document's
-    beginning is therefore never trained on: choose a context about as long as the documents, or
-    treat them as running text.
+    Rows begin at a document, or anywhere in running text. Documents are read as a ring:
+    behind the last one comes the first one. What lies S tokens or more behind its
+    document's beginning is therefore never trained on: choose a context about as long
+    as the documents, or treat them as running text.
 
-    The draws come from Philox (Salmon et al., 2011), a generator that turns a key and a counter
-    into random bits. NumPy promises its raw bits for all versions and platforms.
+    The draws come from Philox (Salmon et al., 2011), a generator that turns a key and a
+    counter into random bits. NumPy promises its raw bits for all versions and
+    platforms.
 
     Args:
         batch_size: rows of the global batch, over all processes.
@@ -263,7 +264,8 @@ def training_batch(
         if n_positions < 1:
             raise ValueError(
                 f"the text has {corpus.n_targets} tokens to predict, fewer than "
-                f"context_length={context_length}; give a longer text or a shorter context"
+                f"context_length={context_length}; "
+                "give a longer text or a shorter context"
             )
         first = draws % np.uint64(n_positions)
         positions = first.astype(np.int64)[:, None] + offsets
@@ -272,7 +274,7 @@ def training_batch(
         # The last id repeats the first one, so the ring is one shorter than the array.
         positions = (first[:, None] + offsets) % corpus.n_targets
     rows = torch.from_numpy(corpus.ids[positions].astype(np.int64))
-    # Sent whole and sliced there: a slice is not contiguous, and would be copied once more.
+    # Sent whole and sliced there: a slice would be copied once more.
     rows = hardware.send(rows, device or rows.device)
     return rows[:, :-1], rows[:, 1:]
 

@@ -68,18 +68,20 @@ def learn_merges(
 ) -> list[tuple[int, int]]:
     """Find the merges: again and again, the most frequent pair becomes the next token.
 
-    The definition recounts all pairs after every merge. Here a merge costs only as much as the
-    words that it changes, because (1) `words_with` knows which words those are, (2) only the pairs
-    beside a new token change their counts, and (3) the heap gives the most frequent pair
-    without a search. The result is the same, ties included.
+    The definition recounts all pairs after every merge. Here a merge costs only as much
+    as the words that it changes, because (1) `words_with` knows which words those are,
+    (2) only the pairs beside a new token change their counts, and (3) the heap gives
+    the most frequent pair without a search. The result is the same, ties included.
 
     Args:
-        word_counts: for each word, spelled in byte tokens, the number of its occurrences.
+        word_counts: for each word, spelled in byte tokens, the number of its
+            occurrences.
         n_merges: how many merges to find; merge number i creates the token 256 + i.
 
     Returns:
-        Pairs of ids in the order of merging; fewer than `n_merges` if every word has become one
-        token. Of equally frequent pairs the one with the smallest ids comes first.
+        Pairs of ids in the order of merging; fewer than `n_merges` if every word has
+        become one token. Of equally frequent pairs the one with the smallest ids comes
+        first.
     """
     words, occurrences = list(word_counts), list(word_counts.values())
     pair_counts = count_pairs(word_counts)
@@ -99,7 +101,7 @@ def learn_merges(
         for index in words_with.pop(pair):
             word = words[index] = words[index].replace(pair, token)
             for new_pair in _pairs_with(token, word):
-                # Before the merge, the neighbour stood beside the left or the right part.
+                # Before the merge, the neighbour stood beside one of the two parts.
                 x, y = new_pair
                 old_pair = (right if x == token else x) + (left if y == token else y)
                 pair_counts[old_pair] -= occurrences[index]

@@ -285,13 +285,15 @@ def orthogonalize(
 
         X <- 3.4445 X - 4.7750 (X X^T) X + 2.0315 (X X^T)^2 X
 
-    lifts small ones quickly, at the price of leaving large ones spread around one, which does no
-    harm.
+    lifts small ones quickly, at the price of leaving large ones spread around one,
+    which does no harm.
 
     Args:
         matrices: any number of one shape.
-        n_iterations: 5 reach singular values from about 0.003 of the Frobenius norm upwards.
-        number_format: of the products; bfloat16 is precise enough. None for the matrices' own.
+        n_iterations: 5 reach singular values from about 0.003 of the Frobenius norm
+            upwards.
+        number_format: of the products; bfloat16 is precise enough. None for the
+            matrices' own.
 
     Source: Jordan et al. (2024), after Bernstein & Newhouse (2024).
     """
@@ -306,9 +308,10 @@ def orthogonalize(
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     long = x.shape[-1] >= 2 * x.shape[-2]
     if long and 1 <= n_iterations <= 5 and x.dtype.itemsize >= 4:
-        # The rounds' factors need X X^T alone, and X is multiplied once. Not in 16 bits, where it
-        # would lose small singular values, which are squared there; nor for more rounds, because
-        # what rounding leaves of zeros grows twelvefold in each.
+        # The rounds' factors need X X^T alone, and X is multiplied once. Not in 16
+        # bits, where it would lose small singular values, which are squared there; nor
+        # for more rounds, because what rounding leaves of zeros grows twelvefold in
+        # each.
         square = x @ x.mT
         first = 3.4445 * torch.eye(square.shape[-1], dtype=x.dtype, device=x.device)
         factor = factors = first + higher_terms(square)

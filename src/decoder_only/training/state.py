@@ -32,8 +32,8 @@ class TrainingState:
     Attributes:
         config, process: never change.
         model: its weights are moved in place.
-        loss: gives the total loss of inputs and targets: `NextTokenLoss(model)`, which may be
-            compiled, and wrapped by `processes.wrap`.
+        loss: gives the total loss of inputs and targets: `NextTokenLoss(model)`, which
+            may be compiled, and wrapped by `processes.wrap`.
         optimizers: with what they remember of each weight.
         scale: of the loss, where gradients are computed in float16.
         history: what is written to the log, and read from there.
@@ -55,7 +55,7 @@ class TrainingState:
         return device_of(self.model)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that a checkpoint holds, by name; sharded where the weights are."""
+        """What a checkpoint holds, by name; sharded where the weights are."""
         tensors = {f"model.{n}": x for n, x in self.model.state_dict().items()}
         names = {id(p): name for name, p in self.model.named_parameters()}
         for optimizer in self.optimizers:
@@ -69,7 +69,7 @@ class TrainingState:
 
     @torch.no_grad()
     def restore(self, saved: checkpoint.State | None) -> None:
-        """Take up what was saved, by any number of processes and in any number format."""
+        """Take up what any number of processes saved, in any number format."""
         if saved is None:
             return
         self.step, tensors = saved.step, saved.tensors
@@ -92,7 +92,8 @@ class TrainingState:
                     states[p][key] = processes.as_shard_of(p, x)
                 else:  # a count of steps
                     states[p][key] = tensors[name].to(p.device)
-        # One that was begun on another kind of device had no scale: a fresh one finds its size.
+        # One that was begun on another kind of device had no scale: a fresh one finds
+        # its size.
         if self.scale is not None and "scale.value" in tensors:
             self.scale.value = tensors["scale.value"].to(self.device)
             self.scale.n_good = tensors["scale.n_good"].to(self.device)
