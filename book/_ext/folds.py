@@ -168,7 +168,7 @@ def fold_listings(doctree: nodes.document) -> None:
         output = part(cell, "cell_code_output")
         groups: list[list[nodes.Node]] = []
         for node in output.children:
-            if isinstance(node, nodes.paragraph):  # the object's name
+            if isinstance(node, nodes.paragraph) or not groups:  # the object's name
                 groups.append([])
             groups[-1].append(node)
         output.clear()

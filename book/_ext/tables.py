@@ -44,7 +44,9 @@ def open_caption(writer, node) -> None:
 
 
 def close_caption(writer, node) -> None:
-    writer.body.append("</span></p></figcaption>\n")
+    writer.body.append("</span>")
+    writer.add_permalink_ref(node.parent, "Link to this table")
+    writer.body.append("</p></figcaption>\n")
 
 
 def read(caption: str) -> list[nodes.Node]:
