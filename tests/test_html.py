@@ -283,6 +283,63 @@ def test_folds_have_names_of_their_own(pages):
         assert not soup.select(".toggle-button")
 
 
+def test_figures_come_before_the_code_that_draws_them(pages):
+    n_figures = 0
+    for path, soup in pages.items():
+        for figure in soup.select("div.cell > div.cell_output figure:has(img)"):
+            box = figure.find_parent("div", class_="cell")
+            for fold in box.select(":scope > details.hide"):
+                n_figures += 1
+                assert not fold.find_next_sibling("div"), f"{path.name}: {figure['id']}"
+    assert n_figures > 50
+
+
+def test_named_tables_are_numbered_by_chapter(pages):
+    for path, soup in pages.items():
+        notebook = ROOT / "book" / f"{path.stem}.ipynb"
+        if not notebook.is_file():
+            continue
+        stored = set(re.findall(r'id=\\"(tab-[\w-]+)', notebook.read_text("utf-8")))
+        boxes = soup.select("figure.table-figure")
+        assert {box["id"] for box in boxes} == stored, path.name
+        chapter = int(path.stem[:2])
+        said = [box.select_one(".caption-number").get_text() for box in boxes]
+        assert said == [f"Table {chapter}.{i + 1} " for i in range(len(said))]
+
+
+def test_no_table_is_too_wide_to_read(pages):
+    for path, soup in pages.items():
+        for table in soup.select("article table"):
+            n_columns = len(table.select("thead tr:first-child > *"))
+            assert n_columns <= 6, f"{path.name}: {table.select_one('thead')}"
+
+
+def test_what_must_not_break_says_so(pages, site):
+    """The axes of the notation are the one thing that its page is for."""
+    code = pages[site / "book/notation.html"].select("table code.unbroken")
+    assert {"b h s k", "b h s t", "b s d"} <= {axes.get_text() for axes in code}
+    lines = pages[site / "book/reading_order.html"].select("tbody td:last-child")
+    assert lines
+    for cell in lines:
+        assert "unbroken" in cell["class"], cell
+
+
+def test_a_condition_is_a_sentence_with_its_name(pages):
+    n_notes = 0
+    for path, soup in pages.items():
+        for note in soup.select(".claim .claim-note, .claims-list .claim-note"):
+            label = note.select_one(".label")
+            if path.stem == "rows":
+                continue
+            n_notes += 1
+            said = note.get_text()
+            assert said.startswith(f"{label.get_text()} ")
+            rest = said.removeprefix(f"{label.get_text()} ")
+            assert not rest[0].islower(), f"{path.name}: {said}"
+            assert rest[-1] in ".!?)", f"{path.name}: {said}"
+    assert n_notes > 40
+
+
 # ---------------------------------------------------------------- the documents, row by row
 
 OPEN: set[int] = set()

@@ -627,3 +627,103 @@ def test_claims_can_be_narrowed_to_a_verdict(page, address):
         "(pills) => pills.map((pill) => pill.getClientRects().length)"
     )
     assert set(heights) == {1}, "a pill is broken over two lines"
+
+
+# A line of as many columns as the package has, in the font of the code, and the room for it.
+COLUMNS = """() => {
+  const code = document.querySelector('div.cell_input pre');
+  const style = getComputedStyle(code);
+  const line = document.createElement('span');
+  line.textContent = 'x'.repeat(88);
+  line.style.cssText = 'position: absolute; visibility: hidden; white-space: pre';
+  code.append(line);
+  const needed = line.getBoundingClientRect().width;
+  line.remove();
+  const room = code.clientWidth - parseFloat(style.paddingLeft)
+    - parseFloat(style.paddingRight);
+  return { needed, room, size: style.fontSize };
+}"""
+
+
+def test_code_of_88_columns_fits_on_a_laptop(chromium, address):
+    page = chromium.new_page(viewport={"width": 1280, "height": 800})
+    settled(page, f"{address}/book/03_attention.html")
+    found = page.evaluate(COLUMNS)
+    page.set_viewport_size(PHONE)
+    on_phone = page.evaluate(COLUMNS)
+    page.close()
+    assert found["size"] == "14px"
+    assert found["needed"] <= found["room"]
+    assert on_phone["size"] == "12.5px"
+    assert on_phone["room"] / on_phone["needed"] > 48 / 88
+
+
+def test_a_fade_is_no_wider_than_what_it_hides(page, address):
+    settled(page, f"{address}/book/10_scaling.html")
+    fades = page.evaluate(
+        """() => [...document.querySelectorAll('.bd-article pre[data-more="right"]')]
+          .map((box) => {
+            const mask = getComputedStyle(box).maskImage;
+            const fade = mask.match(/calc\\(100% - ([\\d.]+)px\\)/);
+            return [box.scrollWidth - box.clientWidth, fade && parseFloat(fade[1])];
+          })"""
+    )
+    assert len(fades) > 20
+    for hidden, fade in fades:
+        assert fade == min(56, hidden)
+    assert min(hidden for hidden, _ in fades) < 56, "some hide less than a whole fade"
+
+
+def test_rows_keep_their_name_in_sight_and_numbers_their_line(page, address):
+    settled(page, f"{address}/book/15_knowledge.html")
+    moved = page.evaluate(
+        """() => [...document.querySelectorAll('.bd-article [data-more]:has(> table)')]
+          .map((box) => {
+            const name = box.querySelector('tbody tr > :first-child');
+            const number = box.querySelector('tbody tr > :last-child');
+            const at = (cell) => cell.getBoundingClientRect().left;
+            const before = [at(name), at(number)];
+            box.scrollLeft = 40;
+            return [at(name) - before[0], at(number) - before[1] + box.scrollLeft];
+          })"""
+    )
+    assert len(moved) >= 3
+    for name, number in moved:
+        assert abs(name) < 1, "the first column stays"
+        assert abs(number) < 1, "the others go"
+    broken = page.evaluate(
+        """() => [...document.querySelectorAll('.bd-article table.dataframe td')]
+          .filter((cell) => /^[-−+]?[\\d,.]+(e-?\\d+)?( ± <?[\\d,.]+)?$/
+            .test(cell.textContent))
+          .filter((cell) => {
+            const text = document.createRange();
+            text.selectNodeContents(cell);
+            return text.getClientRects().length > 1;
+          }).map((cell) => cell.textContent)"""
+    )
+    assert not broken
+
+
+def test_a_long_listing_opens_in_place_without_a_script(chromium, address):
+    context = chromium.new_context(viewport=PHONE, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{address}/book/09_training.html")
+    button = page.locator("details.rest > summary").first
+    code = page.locator("div.highlight-python:has(+ details.rest)").first
+    first = code.bounding_box()["height"]
+    button.click()
+    everything = code.bounding_box()["height"]
+    context.close()
+    assert 25 * 12.5 * 1.5 - 5 < first < 26.5 * 14 * 1.5
+    assert everything > first + 2 * 12.5
+
+
+def test_a_condition_stands_apart_from_what_follows(page, address):
+    settled(page, f"{address}/book/04_multihead.html")
+    gaps = page.evaluate(
+        """() => [...document.querySelectorAll('div.claim .claim-note')].map((note) =>
+          note.nextElementSibling.getBoundingClientRect().top
+          - note.getBoundingClientRect().bottom)"""
+    )
+    assert gaps
+    assert min(gaps) >= 8

@@ -157,9 +157,19 @@ def chip(result: str) -> nodes.inline:
 
 
 def note(condition: list[nodes.Node]) -> nodes.paragraph:
-    """On what the verdict depends."""
+    """On what the verdict depends: a sentence, beside the word for what it is."""
     text = [node.deepcopy() for node in condition]
-    return nodes.paragraph("", "", *text, classes=["claim-note"])
+    if isinstance(text[0], nodes.Text):
+        said = text[0].astext()
+        text[0] = nodes.Text(said[:1].upper() + said[1:])
+    if isinstance(text[-1], nodes.Text) and not text[-1].astext().endswith(
+        (".", "!", "?")
+    ):
+        text[-1] = nodes.Text(f"{text[-1].astext()}.")
+    label = nodes.inline("", "Condition:", classes=["label"])
+    return nodes.paragraph(
+        "", "", label, nodes.Text(" "), *text, classes=["claim-note"]
+    )
 
 
 def summary(claims: list[dict]) -> nodes.paragraph:

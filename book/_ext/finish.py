@@ -273,13 +273,30 @@ def named(body: str) -> str:
     )
 
 
+NUMBER = re.compile(r"[<>]?[-−+]?\d[\d,.]*%?( ?(±|\+-) ?<?[\d,.]+)?")
+
+
 def table(html: str) -> str:
-    """A table with sentences in its cells can be stacked on a phone: each cell knows its column."""
+    """A table of a Markdown page: what must not break says so, and sentences can be stacked.
+
+    Short names of rows, numbers and short pieces of code keep to one line. A table with
+    sentences in its cells can be stacked on a phone: each cell knows its column.
+    """
     soup = BeautifulSoup(html, "html.parser")
     head = soup.select("thead :is(th, td)")
+    rows = [row.find_all(["th", "td"]) for row in soup.select("tbody tr")]
+    longest = max((len(row[0].get_text().strip()) for row in rows if row), default=0)
+    for row in rows:
+        for column, cell in enumerate(row):
+            number = NUMBER.fullmatch(cell.get_text().strip())
+            if number or (column == 0 and longest <= 30):
+                cell["class"] = [*cell.get("class", []), "unbroken"]
+    for code in soup.select("tbody code"):
+        if len(code.get_text()) <= 20:
+            code["class"] = [*code.get("class", []), "unbroken"]
     cells = soup.select("tbody td")
     if len(head) < 3 or max((len(cell.get_text()) for cell in cells), default=0) < 60:
-        return html
+        return str(soup)
     soup.table["class"] = ["table", "stack"]
     for row in soup.select("tbody tr"):
         for name, cell in zip(head, row.find_all("td"), strict=False):

@@ -4,7 +4,9 @@
   each has a name of its own.
 - A chapter's cell of imports is folded under "Set-up", so that the question comes first.
 - The call of ``show_source`` says nothing that its output does not say: only the output is shown,
-  and its label leads to the file.
+  and its label leads to the file. A listing that says what matters in it is one box, folds and
+  all; of any other that is long, the beginning is shown.
+- The code that draws a figure is offered below it: the picture comes first.
 - Printed prose may wrap; printed columns may not.
 """
 
@@ -12,6 +14,9 @@ import ast
 import re
 
 from docutils import nodes
+
+LONG = 25
+"""Lines of a listing that are shown at once. The style sheet has the same number."""
 
 
 class fold(nodes.General, nodes.Element):
@@ -130,6 +135,65 @@ def show_sources(doctree: nodes.document, address: str | None) -> None:
                 file.parent.replace(file, link)
 
 
+class rest(nodes.General, nodes.Element):
+    """The button below a long listing: ``n_lines`` of which the first are shown."""
+
+
+def write_rest(writer, node) -> None:
+    """It stands open or closed, and the style sheet shows or cuts the code before it.
+
+    So the code is one piece: it can be copied and searched whole, and needs no script.
+    """
+    writer.body.append(
+        '<details class="rest"><summary>'
+        f'<span class="all">Show all {node["n_lines"]} lines</span>'
+        f'<span class="first">Show the first {LONG} lines</span></summary></details>\n'
+    )
+    raise nodes.SkipNode
+
+
+def is_listing(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.literal_block) and node.get("language") == "python"
+
+
+def is_html(node: nodes.Node, opening: str) -> bool:
+    return isinstance(node, nodes.raw) and node.astext().lstrip().startswith(opening)
+
+
+def fold_listings(doctree: nodes.document) -> None:
+    """Of what ``show_source`` put out: one box for each object, and none too long to pass over."""
+    for cell in cells(doctree):
+        if "shown-source" not in cell["classes"]:
+            continue
+        output = part(cell, "cell_code_output")
+        groups: list[list[nodes.Node]] = []
+        for node in output.children:
+            if isinstance(node, nodes.paragraph) or not groups:  # the object's name
+                groups.append([])
+            groups[-1].append(node)
+        output.clear()
+        for label, *code in groups:
+            output += label
+            folded_by_name = any(is_html(node, "<details") for node in code)
+            if folded_by_name:
+                output += nodes.container("", *code, classes=["listing"])
+                continue
+            for node in code:
+                output += node
+                n_lines = node.astext().rstrip("\n").count("\n") + 1
+                if is_listing(node) and n_lines > LONG:
+                    output += rest(n_lines=n_lines)
+
+
+def show_results_first(doctree: nodes.document) -> None:
+    """The code that a cell hides comes after what it draws, or says."""
+    for cell in cells(doctree):
+        output = part(cell, "cell_code_output")
+        if output is not None and cell.get("hide_mode") == "input":
+            cell.remove(output)
+            cell.insert(0, output)
+
+
 def wrap_prose(doctree: nodes.document) -> None:
     for block in doctree.findall(nodes.literal_block):
         if "stream" not in block.get("classes", ()):
@@ -153,11 +217,14 @@ def transform(app, doctree: nodes.document, docname: str) -> None:
     fold_solutions(doctree)
     fold_set_up(doctree)
     show_sources(doctree, f"{url}/blob/{branch}" if known else None)
+    fold_listings(doctree)
+    show_results_first(doctree)
     wrap_prose(doctree)
 
 
 def setup(app) -> dict:
     app.add_node(fold, html=(open_fold, close_fold))
     app.add_node(fold_title, html=(open_title, close_title))
+    app.add_node(rest, html=(write_rest, None))
     app.connect("doctree-resolved", transform, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

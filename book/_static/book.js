@@ -7,8 +7,7 @@
   // the keyboard can reach them.
   const BOXES =
     ".bd-article pre, .bd-article div.math, .bd-article mjx-container[display='true'], " +
-    ".bd-article .pst-scrollable-table-container, .bd-article div.output.text_html, " +
-    ".bd-article div.output.text_html > div";
+    ".bd-article div:has(> table), .bd-article div.output.text_html";
   const KINDS = [
     ["div.math, mjx-container", "Formula"],
     ["pre", "Code"],
@@ -25,6 +24,9 @@
     }
     const left = box.scrollLeft > 2;
     const right = box.scrollLeft < hidden - 2;
+    // The fade is no wider than what it hides.
+    box.style.setProperty("--hidden-left", box.scrollLeft + "px");
+    box.style.setProperty("--hidden-right", hidden - box.scrollLeft + "px");
     if (box.dataset.more === undefined) {
       box.tabIndex = 0;
       box.setAttribute("role", "group");
@@ -44,13 +46,6 @@
     });
   }
 
-  // A number and its error stay on one line; the table scrolls instead.
-  function hold() {
-    document.querySelectorAll(".bd-article td").forEach((cell) => {
-      if (/^\S+ (±|\+-) \S+$/.test(cell.textContent.trim())) cell.style.whiteSpace = "nowrap";
-    });
-  }
-
   // A fold opens when a link leads into it, and on paper.
   function open() {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -64,7 +59,7 @@
 
   let opened = [];
   window.addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details.solution:not([open])")];
+    opened = [...document.querySelectorAll("details:is(.solution, .listing > *):not([open])")];
     opened.forEach((fold) => (fold.open = true));
   });
   window.addEventListener("afterprint", () => opened.forEach((fold) => (fold.open = false)));
@@ -109,7 +104,6 @@
   }
 
   function start() {
-    hold();
     watch();
     narrow();
     open();

@@ -1,9 +1,9 @@
 """What the chapters call to show things: source code, tokens, tables of results.
 
-Each function returns a small object that can be displayed: as Markdown or HTML in Jupyter, Colab
-and the built book, as plain text in a terminal. Let the call be the last line of
-its cell. Nothing here prints, and equal arguments give equal output to the last character, so that
-a stored output can be compared with a fresh one strictly.
+Each function returns a small object that can be displayed: as Markdown or HTML in
+Jupyter, Colab and the built book, as plain text in a terminal. Let the call be the last
+line of its cell. Nothing here prints, and equal arguments give equal output to the last
+character, so that a stored output can be compared with a fresh one strictly.
 
 Used by every chapter.
 """
@@ -11,72 +11,154 @@ Used by every chapter.
 import ast
 import html
 import inspect
-import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, SupportsIndex
 
-__all__ = ["Source", "Table", "Tokens", "show_source", "show_table", "show_tokens"]
+from decoder_only_book.tables import Measured, Table, show_table
+
+__all__ = [
+    "Measured",
+    "Source",
+    "Table",
+    "Tokens",
+    "show_source",
+    "show_table",
+    "show_tokens",
+]
 
 _PACKAGES = ("decoder_only", "decoder_only_book")
 _SOURCE = Path(__file__).resolve().parents[1]
 
 
-# ------------------------------------------------------------------------------------------ source
+# ------------------------------------------------------------------------------- source
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The source of one object, and which of its lines stay in sight.
+
+    Attributes:
+        name: the object's name.
+        file: its file, relative to the repository.
+        code: its source, dedented.
+        kept: for each line of the code, whether it stays in sight; empty where all do.
+    """
+
+    name: str
+    file: str
+    code: str
+    kept: tuple[bool, ...] = ()
+
+    def pieces(self) -> list[tuple[bool, str]]:
+        """The code cut where what is in sight begins and ends, piece by piece."""
+        pieces: list[tuple[bool, str]] = []
+        lines = self.code.splitlines(keepends=True)
+        for line, seen in zip(lines, self.kept or (True,) * len(lines), strict=True):
+            if pieces and pieces[-1][0] == seen:
+                pieces[-1] = seen, pieces[-1][1] + line
+            else:
+                pieces.append((seen, line))
+        return pieces
 
 
 @dataclass(frozen=True)
 class Source:
-    """Source code of the package, as Markdown that a page highlights in its own colours.
+    """Source code of the package, as Markdown that a page highlights in its colours.
 
     Attributes:
-        listings: for each object its name, its file relative to the repository, and its code.
+        listings: what is shown, one object after the other.
     """
 
-    listings: tuple[tuple[str, str, str], ...]
+    listings: tuple[Listing, ...]
 
     def _repr_markdown_(self) -> str:
         parts = []
-        for name, file, code in self.listings:
+        for listing in self.listings:
             # A fence must be longer than any run of backticks that it encloses.
-            longest = max((len(run) for run in re.findall(r"`{3,}", code)), default=2)
-            fence = "`" * (longest + 1)
-            parts.append(f"`{name}`, from `{file}`\n\n{fence}python\n{code}{fence}\n")
+            runs = re.findall(r"`{3,}", listing.code)
+            fence = "`" * (max(map(len, runs), default=2) + 1)
+            parts.append(f"`{listing.name}`, from `{listing.file}`\n")
+            for seen, code in listing.pieces():
+                block = f"{fence}python\n{code}{fence}\n"
+                if not seen:
+                    # A <details> opens in place, without any script. The blank lines
+                    # let what is within be read as Markdown.
+                    said = f"<summary>{_skipped(code)}</summary>"
+                    block = f"<details>{said}\n\n{block}\n</details>\n"
+                parts.append(block)
         return "\n".join(parts)
 
     def __repr__(self) -> str:
-        return "\n".join(
-            f"# {name}, from {file}\n{code}" for name, file, code in self.listings
-        )
+        shown = []
+        for listing in self.listings:
+            shown.append(f"# {listing.name}, from {listing.file}\n")
+            for seen, code in listing.pieces():
+                margin = re.match(r"\s*", code)[0].rpartition("\n")[2]
+                shown.append(code if seen else f"{margin}# {_skipped(code)}\n")
+            shown.append("\n")
+        return "".join(shown[:-1])
 
 
-def show_source(*objects: Any, docstring: bool = True) -> Source:
-    """Show the code that runs: the source of functions, classes, methods or modules, unedited.
+def _skipped(code: str) -> str:
+    """What stands in the place of lines that are folded."""
+    return f"⋯ {len(code.splitlines())} lines"
+
+
+def show_source(
+    *objects: Any, docstring: bool = True, keep: Sequence[str] | None = None
+) -> Source:
+    """Show the code that runs: the source of functions, classes or modules, unedited.
 
     Line numbers are left out, because they would change with every edit above.
 
+    With `keep` only the lines that matter stay in sight: the first of each object, to
+    the end of its signature, and those that `keep` names by what they say. All others
+    are folded to a line "⋯ 12 lines" that opens in place. A name is a piece of the
+    code, `"softmax"`, and keeps each statement in which it occurs, or the head of one
+    that has a body, such as `for layer in layers:`. Two pieces with ` … ` between them
+    keep everything from the first to the next occurrence of the second:
+    `"scores = … return"`. Two lines or fewer are not worth a fold and stay.
+
     Args:
         objects: any of the package's functions, classes, methods or modules.
-        docstring: False leaves the docstrings out, with the blank lines that follow them, and
-            nothing else. A body that is only a docstring keeps it.
+        docstring: False leaves the docstrings out, with the blank lines that follow
+            them, and nothing else. A body that is only a docstring keeps it.
+        keep: what to keep in sight; each must occur in at least one of the objects.
 
     Returns:
-        An object that a notebook shows as highlighted Python, dedented to the left margin.
+        An object that a notebook shows as highlighted Python, dedented to the left
+        margin.
 
     Raises:
-        ValueError: an object is none of these, such as an instance, a built-in, or what another
-            package holds.
+        ValueError: an object is none of these, such as an instance, a built-in, or what
+            another package holds; or what is to be kept is in none of them.
     """
-    return Source(tuple(_listing(thing, docstring) for thing in objects))
+    if isinstance(keep, str):
+        raise ValueError(f"{keep=} must be a list of pieces of code, as in {[keep]}")
+    listings = [_listing(thing, docstring) for thing in objects]
+    if keep is not None:
+        found = [{name: _lines_named(x.code, name) for name in keep} for x in listings]
+        for name in keep:
+            if not any(lines[name] for lines in found):
+                names = ", ".join(listing.name for listing in listings)
+                raise ValueError(
+                    f"keep={name!r} is in no line of {names}; name what is there now"
+                )
+        listings = [
+            _folded(listing, set().union(*lines.values()))
+            for listing, lines in zip(listings, found, strict=True)
+        ]
+    return Source(tuple(listings))
 
 
-def _listing(thing: Any, docstring: bool) -> tuple[str, str, str]:
-    """Return an object's name, its file relative to the repository, and its code."""
+def _listing(thing: Any, docstring: bool) -> Listing:
+    """An object's source, all in sight."""
     thing = inspect.unwrap(thing)
     is_module = isinstance(thing, ModuleType)
     module = thing.__name__ if is_module else getattr(thing, "__module__", None)
@@ -89,8 +171,8 @@ def _listing(thing: Any, docstring: bool) -> tuple[str, str, str]:
     code = textwrap.dedent(inspect.getsource(thing))
     if not docstring:
         code = _without_docstrings(code)
-    # Files have one layout in the repository and another where the package is installed.
-    return name, f"src/{file.as_posix()}", code.rstrip("\n") + "\n"
+    # Files have one layout in the repository, another where the package is installed.
+    return Listing(name, f"src/{file.as_posix()}", code.rstrip("\n") + "\n")
 
 
 def _without_docstrings(code: str) -> str:
@@ -108,10 +190,74 @@ def _without_docstrings(code: str) -> str:
     return "".join(line for number, line in enumerate(lines) if number not in drop)
 
 
-# ------------------------------------------------------------------------------------------ tokens
+def _lines_named(code: str, name: str) -> set[int]:
+    """The lines, counted from 0, that a piece of code names, if it occurs."""
+    lines = code.splitlines()
+    first, _, last = name.partition(" … ")
+    said = {
+        number
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for number in range(node.lineno - 1, node.end_lineno)
+    }  # a docstring names what the code does
+    found = set()
+    for number, line in enumerate(lines):
+        if first not in line or number in said:
+            continue
+        if not last:
+            found.add(number)
+            continue
+        after = range(number + 1, len(lines))
+        end = next((other for other in after if last in lines[other]), None)
+        if end is not None:
+            found.update(range(number, end + 1))
+    return found
+
+
+def _folded(listing: Listing, wanted: set[int]) -> Listing:
+    """The listing with its signature and the wanted statements in sight."""
+    n_lines = len(listing.code.splitlines())
+    tree = ast.parse(listing.code)
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    if not isinstance(tree.body[0], ast.Expr):  # a module begins with its docstring
+        wanted = wanted | {_extent(tree.body[0])[0]}
+    kept = set(wanted)
+    for first, last in map(_extent, statements):
+        if wanted & {*range(first, last)}:
+            kept.update(range(first, last))
+    # A fold of one or two lines hides less than it takes.
+    gap: list[int] = []
+    for number in range(n_lines + 1):
+        if number < n_lines and number not in kept:
+            gap.append(number)
+        else:
+            kept.update(gap if len(gap) <= 2 else ())
+            gap = []
+    return Listing(
+        listing.name,
+        listing.file,
+        listing.code,
+        tuple(number in kept for number in range(n_lines)),
+    )
+
+
+def _extent(statement: ast.stmt) -> tuple[int, int]:
+    """First line, and the line after the last; of one that has a body, of its head."""
+    first = min(
+        [
+            statement.lineno,
+            *(x.lineno for x in getattr(statement, "decorator_list", ())),
+        ]
+    )
+    body = getattr(statement, "body", None)
+    last = body[0].lineno - 1 if body else statement.end_lineno
+    return first - 1, max(last, first)
+
+
+# ------------------------------------------------------------------------------- tokens
 
 # The palette of `plots`, without its black: backgrounds at a quarter of full strength
-# let the page's own text and background through, so that one HTML reads in light and dark.
+# let the page's own text and background through, so that one HTML reads in both themes.
 _TINTS = (
     "16,90,155",
     "206,130,3",
@@ -173,7 +319,7 @@ class Tokens:
 def _visible(piece: str | bytes, mark: str, space: str, *, escape: bool = True) -> str:
     """Write a token so that every character of it can be seen."""
     if isinstance(piece, bytes):
-        # Bytes that are not UTF-8 become lone surrogates here, and are shown as \xNN below.
+        # Bytes that are not UTF-8 become lone surrogates here, shown as \xNN below.
         piece = piece.decode("utf-8", errors="surrogateescape")
     shown = []
     for character in piece:
@@ -197,19 +343,19 @@ def show_tokens(
 ) -> Tokens:
     """Show where a text was cut: each token in its own tint, in reading order.
 
-    A space is dotted, a newline shows as ↵ and breaks the line, a tab as ⇥, and anything else
-    that has no shape, such as half of a character, as its escape.
+    A space is dotted, a newline shows as ↵ and breaks the line, a tab as ⇥, and
+    anything else that has no shape, such as half of a character, as its escape.
 
     Args:
-        pieces: the tokens' texts, whose concatenation is the text; bytes where a token may hold
-            part of a character (`token_bytes` of a tokenizer).
+        pieces: the tokens' texts, whose concatenation is the text; bytes where a token
+            may hold part of a character (`token_bytes` of a tokenizer).
         ids: their ids, shown beneath; as many as there are pieces.
 
     Returns:
-        An object that a notebook shows as tinted text, and a terminal as text with bars.
+        An object that a notebook shows as tinted text, a terminal as text with bars.
 
     Raises:
-        ValueError: pieces is a single string, or there are more or fewer ids than pieces.
+        ValueError: pieces is a single string, or ids and pieces differ in number.
     """
     if isinstance(pieces, str | bytes):
         raise ValueError(f"{pieces=} must be a list of tokens' texts")
@@ -219,117 +365,3 @@ def show_tokens(
             f"the number of ids={len(ids)} must be {len(pieces)}, as of pieces"
         )
     return Tokens(pieces, ids)
-
-
-# ------------------------------------------------------------------------------------------ tables
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of results, with every cell already written out.
-
-    Attributes:
-        header: the columns' names.
-        rows: the cells' texts.
-        numeric: for each column, whether it holds numbers and is set to the right.
-    """
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: tuple[bool, ...]
-
-    def _repr_html_(self) -> str:
-        def line(tag: str, cells: tuple[str, ...]) -> str:
-            written = []
-            for cell, numeric in zip(cells, self.numeric, strict=True):
-                side = "right" if numeric else "left"
-                style = f"text-align:{side};padding:.25em .75em;font-variant-numeric:tabular-nums"
-                written.append(f'<{tag} style="{style}">{html.escape(cell)}</{tag}>')
-            return f"<tr>{''.join(written)}</tr>"
-
-        body = "\n".join(line("td", row) for row in self.rows)
-        # The class is the one by which Jupyter and the book's theme know a table of data.
-        return (
-            '<div style="overflow-x:auto"><table class="dataframe">\n'
-            f"<thead>{line('th', self.header)}</thead>\n<tbody>\n{body}\n</tbody></table></div>"
-        )
-
-    def __repr__(self) -> str:
-        lines = [self.header, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        written = [
-            "  ".join(
-                cell.rjust(width) if numeric else cell.ljust(width)
-                for cell, width, numeric in zip(line, widths, self.numeric, strict=True)
-            ).rstrip()
-            for line in lines
-        ]
-        written.insert(1, "  ".join("─" * width for width in widths))
-        return "\n".join(written)
-
-
-def show_table(
-    rows: Iterable[Iterable[Any]],
-    header: Sequence[str],
-    *,
-    decimals: int | Mapping[str, int] = 3,
-) -> Table:
-    """Show results in rows and columns, numbers to the right and with few decimals.
-
-    Integers are grouped in thousands. A number that is not zero but would print as zero is written
-    with one significant digit instead: more would not be the same on every processor. None shows
-    as a dash.
-
-    Args:
-        rows: the cells: text, numbers, one-element arrays or tensors, bool, None.
-        header: the columns' names, as many as each row has cells.
-        decimals: decimals of numbers that are not integers, 0 to 3; a mapping sets it by column
-            name, and columns not in it have 3.
-
-    Returns:
-        An object that a notebook shows as a table.
-
-    Raises:
-        ValueError: a row is longer or shorter than the header, decimals is not in 0 to 3, or it
-            names an unknown column.
-    """
-    header = tuple(map(str, header))
-    if not isinstance(decimals, Mapping):
-        decimals = dict.fromkeys(header, decimals)
-    if not {*decimals} <= {*header}:
-        raise ValueError(f"{decimals=} must be for some of {header}")
-    if not {*decimals.values()} <= {0, 1, 2, 3}:
-        raise ValueError(f"{decimals=} must be 0, 1, 2 or 3")
-    places = [decimals.get(name, 3) for name in header]
-    values = [list(map(_plain, row)) for row in rows]
-    for row in values:
-        if len(row) != len(header):
-            raise ValueError(f"a {row=} must be {len(header)} cells, as of the header")
-    columns = zip(*values, strict=True) if values else [()] * len(header)
-    numeric = tuple(any(map(_is_number, column)) for column in columns)
-    written = tuple(tuple(map(_written, row, places)) for row in values)
-    return Table(header, written, numeric)
-
-
-def _plain(cell: Any) -> Any:
-    """A number of Python for an array or tensor of one element."""
-    return cell.item() if hasattr(cell, "item") else cell
-
-
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, int | float) and not isinstance(cell, bool)
-
-
-def _written(cell: Any, decimals: int) -> str:
-    """Write one cell of a table."""
-    if cell is None or isinstance(cell, bool):
-        return {None: "–", True: "yes", False: "no"}[cell]
-    if not _is_number(cell) or not math.isfinite(cell):
-        return str(cell)
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    text = f"{cell:,.{decimals}f}"
-    if float(text.replace(",", "")) == 0:
-        one_digit = ".1g" if abs(cell) > 0.00095 else ".0e"  # 0.001, and 9e-04
-        return f"{cell:{one_digit}}" if cell else f"{0:.{decimals}f}"
-    return text

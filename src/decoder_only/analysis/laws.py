@@ -25,7 +25,7 @@ __all__ = ["PUBLISHED", "JointLaw", "KaplanLaw", "bootstrap", "fit", "interval"]
 
 @dataclass(frozen=True)
 class JointLaw:
-    """E + A / N^alpha + B / M^beta, where A = N_0^alpha and B = M_0^beta in the chapter.
+    """E + A / N^alpha + B / M^beta, with the chapter's A = N_0^alpha, B = M_0^beta.
 
     Attributes:
         floor: E, in nats per token.
@@ -52,8 +52,8 @@ class JointLaw:
     def best_split(self, flops: int | float) -> tuple[float, float]:
         """N and M of the lowest loss that C = 6 N M operations can buy.
 
-        Where the budget is best spent, a little more of either term's remedy saves equally much:
-        alpha A / N^alpha = beta B / M^beta.
+        Where the budget is best spent, a little more of either term's remedy saves
+        equally much: alpha A / N^alpha = beta B / M^beta.
 
         Source: Hoffmann et al. (2022), equation 4.
         """
@@ -123,9 +123,10 @@ def fit(
 ) -> JointLaw:
     """The joint law that fits measured runs best.
 
-    Best is the smallest sum of Huber's losses of log L_fitted - log L_measured. Beyond delta they
-    grow linearly and no longer quadratically, so that one outlier pulls with bounded force. The
-    sum has many local minima: the search descends from many starts, and the lowest end wins.
+    Best is the smallest sum of Huber's losses of log L_fitted - log L_measured. Beyond
+    delta they grow linearly and no longer quadratically, so that one outlier pulls with
+    bounded force. The sum has many local minima: the search descends from many starts,
+    and the lowest end wins.
 
     Args:
         parameters, tokens, losses: N, M and loss of each run, in nats per token.
@@ -134,8 +135,8 @@ def fit(
         starts: each of log A, log B, log E, alpha and beta; by default a grid of 36.
 
     Raises:
-        ValueError: for fewer runs than constants, or for a number that is not finite or not
-            above 0.
+        ValueError: for fewer runs than constants, or for a number that is not finite or
+            not above 0.
 
     Source: Hoffmann et al. (2022), section 3.3.
     """
@@ -208,7 +209,7 @@ def bootstrap(
     seed: int = 0,
     **settings: Any,
 ) -> list[JointLaw]:
-    """Laws fitted to runs drawn with replacement from those measured: how far the fit varies.
+    """How far a fit varies: laws fitted to runs drawn with replacement.
 
     Args:
         parameters, tokens, losses: see `fit`.
@@ -222,8 +223,8 @@ def bootstrap(
     runs = [np.asarray(values, dtype=float) for values in (parameters, tokens, losses)]
     whole = fit(*runs, **settings)
     e, a, alpha, b, beta = astuple(whole)
-    # The fit to a sample is near the fit to all runs. But at a fitted floor near zero the gradient
-    # vanishes, so that each search starts at a high floor too.
+    # The fit to a sample is near the fit to all runs. But at a fitted floor near zero
+    # the gradient vanishes, so that each search starts at a high floor too.
     floors = (max(e, 1e-6), 0.6 * runs[2].min())
     near = [(math.log(a), math.log(b), math.log(low), alpha, beta) for low in floors]
     draws = np.random.default_rng(seed)

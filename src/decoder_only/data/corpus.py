@@ -261,7 +261,8 @@ def training_batch(
         if n_positions < 1:
             raise ValueError(
                 f"the text has {corpus.n_targets} tokens to predict, fewer than "
-                f"context_length={context_length}; give a longer text or a shorter context"
+                f"context_length={context_length}; "
+                "give a longer text or a shorter context"
             )
         first = draws % np.uint64(n_positions)
         positions = first.astype(np.int64)[:, None] + offsets
@@ -270,7 +271,7 @@ def training_batch(
         # The last id repeats the first one, so the ring is one shorter than the array.
         positions = (first[:, None] + offsets) % corpus.n_targets
     rows = torch.from_numpy(corpus.ids[positions].astype(np.int64))
-    # Sent whole and sliced there: a slice is not contiguous, and would be copied once more.
+    # Sent whole and sliced there: a slice would be copied once more.
     rows = hardware.send(rows, device or rows.device)
     return rows[:, :-1], rows[:, 1:]
 

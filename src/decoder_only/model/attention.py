@@ -67,27 +67,29 @@ def attention_weights(
 ) -> Float[Tensor, "b h s t"]:
     """The weights with which each query mixes the values.
 
-    Rows are non-negative and sum to one, except where a query may see no key at all: such a row
-    is all zeros, never NaN, and the query's output is zero.
+    Rows are non-negative and sum to one, except where a query may see no key at all:
+    such a row is all zeros, never NaN, and the query's output is zero.
 
     Args:
         query: H heads of queries.
         key: G heads of keys; G divides H, and each is shared by H / G heads of queries.
         mask: True where a query may see a key, see `attention_mask`.
-        causal: without a mask, whether a query sees no later position, or else everything.
-        scale: factor on the dot products, 1 / sqrt(K) by default, which gives scores of unit
-            variance if queries and keys have independent components of unit variance.
+        causal: without a mask, whether a query sees no later position, or else
+            everything.
+        scale: factor on the dot products, 1 / sqrt(K) by default, which gives scores of
+            unit variance if queries and keys have independent components of unit
+            variance.
 
     Source: Vaswani et al. (2017), equation 1; grouped queries: Ainslie et al. (2023).
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
-    # In float32 at least, as in the kernel: products overflow float16 before they are scaled.
+    # In float32 at least, as in the kernel: products overflow float16 unscaled.
     exact = torch.promote_types(query.dtype, torch.float32)
     scores = scale * torch.einsum("bhsk,bhtk->bhst", query.to(exact), key.to(exact))
     if mask is None:
         mask = attention_mask(*scores.shape[-2:], causal=causal, device=query.device)
-    # A softmax over no visible key would be 0/0, backward too: let such a row see, then void it.
+    # A softmax over no visible key is 0/0: let such a row see, then void it.
     blind = ~mask.any(dim=-1, keepdim=True)
     weights = scores.masked_fill(~(mask | blind), -math.inf).softmax(dim=-1)
     return weights.masked_fill(blind, 0.0).to(query.dtype)
@@ -128,20 +130,21 @@ def attend(
 ) -> Float[Tensor, "b h s k"]:
     """The same as `attend_explicitly`, by PyTorch's fused kernel.
 
-    The weights are computed tile by tile and never stored (but with dropout on a CPU), so memory
-    grows with S rather than with S squared. A mask is S by S itself, once for all heads, and what
-    it hides is computed all the same: a window saves no time. A query that may see no key gives
-    zeros.
+    The weights are computed tile by tile and never stored (but with dropout on a CPU),
+    so memory grows with S rather than with S squared. A mask is S by S itself, once for
+    all heads, and what it hides is computed all the same: a window saves no time. A
+    query that may see no key gives zeros.
 
     Source: Dao et al. (2022), through torch.nn.functional.scaled_dot_product_attention.
     """
     n_queries, n_keys = query.shape[-2], key.shape[-2]
-    # The kernel's own triangle is for as many queries as keys; one last query sees every key.
+    # The kernel's own triangle is square; one last query sees every key.
     if mask is None and causal and 1 < n_queries != n_keys:
         mask = attention_mask(n_queries, n_keys, device=query.device)
     n_shared = query.shape[1] // key.shape[1]
     if n_shared > 1 and mask is not None and not query.is_cpu:
-        # A GPU's fused kernels take shared keys or a mask, and for both the weights are stored.
+        # A GPU's fused kernels take shared keys or a mask, and for both the weights are
+        # stored.
         key, value = (x.repeat_interleave(n_shared, dim=1) for x in (key, value))
     return F.scaled_dot_product_attention(
         query,

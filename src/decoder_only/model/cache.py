@@ -171,7 +171,7 @@ class KeyValueCache:
         if at.is_empty or new.shape[2] == 1:
             stored.index_copy_(2, slots, last)
             return new if at.is_empty else stored[:, :, : at.n_stored].to(new.dtype)
-        # Later: in a ring they lie over what is seen if these tokens have to be tried again.
+        # Later: in a ring they lie over what is seen if these have to be tried again.
         at.late.append((stored, slots, last))
         return torch.cat([stored[:, :, : at.n_stored].to(new.dtype), new], dim=2)
 

@@ -19,8 +19,8 @@ def count_parameters(config: GPTConfig) -> dict[str, int]:
     """Parameters by component; their sum is `GPT(config).count_parameters()`.
 
     Returns:
-        "embedding", "positions", "attention" and "mlp" of all blocks, "norms", and "head", which
-        is 0 where it reads the embedding.
+        "embedding", "positions", "attention" and "mlp" of all blocks, "norms", and
+        "head", which is 0 where it reads the embedding.
 
     Source: post P, which leaves the norms out; Kaplan et al. (2020), table 1.
     """
@@ -46,14 +46,14 @@ def count_parameters(config: GPTConfig) -> dict[str, int]:
 def visible_pairs(
     length: int, *, past: int = 0, window: int | None = None, causal: bool = True
 ) -> int:
-    """Pairs of a query and a key that it may see: how many entries of the mask are true.
+    """Pairs of a query and a key that it may see: entries of the mask that are true.
 
     Args:
         length: S, queries, which stand behind the past.
         past: keys before the first query.
         window: see `attention.attention_mask`.
-        causal: False counts all S (past + S), whatever the window, which a kernel that does not
-            skip computes.
+        causal: False counts all S (past + S), whatever the window, which a kernel that
+            does not skip computes.
     """
     if not causal:
         return length * (past + length)
@@ -70,15 +70,16 @@ def count_flops(
 ) -> dict[str, int]:
     """Operations of matrix products when one sequence goes forward through the model.
 
-    A product of (m, k) and (k, n) is 2 m k n operations, one multiplication and one addition for
-    each pair. Backward takes twice as many: a product for the gradient of either factor.
-    Norms, activations and the softmax are left out, some per cent in small models.
+    A product of (m, k) and (k, n) is 2 m k n operations, one multiplication and one
+    addition for each pair. Backward takes twice as many: a product for the gradient of
+    either factor. Norms, activations and the softmax are left out, some per cent in
+    small models.
 
     Args:
         length: S, positions that are computed.
         past: positions whose keys and values lie in the cache.
-        causal: count visible pairs only; False counts all, as kernels that compute the whole
-            square do, and as PyTorch's counter does.
+        causal: count visible pairs only; False counts all, as kernels that compute the
+            whole square do, and as PyTorch's counter does.
 
     Returns:
         "projections" and "attention" (scores, and the mixing of values), "mlp", "head".
@@ -89,7 +90,7 @@ def count_flops(
     h, g = config.n_heads, config.kv_heads
     n_pairs = 0
     for window in _windows(config):
-        # A window's ring keeps no more than the window, the key of a lone query included.
+        # A window's ring keeps only the window, the key of a lone query included.
         cached = past if causal or not window else min(past, window - (length == 1))
         n_pairs += visible_pairs(length, past=cached, window=window, causal=causal)
     n_matrices = 3 if config.activation == "swiglu" else 2
@@ -120,24 +121,27 @@ def activation_bytes(
 ) -> dict[str, int]:
     """What a forward pass saves for the backward pass, by component.
 
-    Each product saves its factors, each norm and each nonlinearity its input. In a 16-bit format
-    the products' factors shrink, copies of the weights included; the residual stream and the
-    log-probabilities stay in float32. Counted as PyTorch 2.13 executes this package without
-    compiling it. Other versions save other things of an RMS norm (2.6: up to 15% more or less).
+    Each product saves its factors, each norm and each nonlinearity its input. In a
+    16-bit format the products' factors shrink, copies of the weights included; the
+    residual stream and the log-probabilities stay in float32. Counted as PyTorch 2.13
+    executes this package without compiling it. Other versions save other things of an
+    RMS norm (2.6: up to 15% more or less).
 
     Args:
         batch_size, length: B and S.
         number_format: "float32", "bfloat16" or "float16", of the matrix products.
-        recompute: save the input of each block only, and compute the rest of it again in
-            backward. Then the activations of one block exist at a time, and those of the largest
-            are counted.
+        recompute: save the input of each block only, and compute the rest of it again
+            in backward. Then the activations of one block exist at a time, and those of
+            the largest are counted.
 
     Returns:
-        "attention", "mlp" and "norms" of all blocks, "head" (with the loss), and "weights", the
-        copies in 16 bits. The inputs that recomputing saves are among "norms".
+        "attention", "mlp" and "norms" of all blocks, "head" (with the loss), and
+        "weights", the copies in 16 bits. The inputs that recomputing saves are among
+        "norms".
 
     Raises:
-        ValueError: for another format, for post-norm, or with dropout, which are not counted.
+        ValueError: for another format, for post-norm, or with dropout, which are not
+            counted.
 
     Source: Korthikanti et al. (2022), section 4, for the method.
     """
@@ -238,23 +242,25 @@ def training_bytes(
 ) -> dict[str, int]:
     """The most bytes that training holds in memory, which it does when backward begins.
 
-    Uncompiled, three float32 arrays of B S V numbers exist at once: the log-probabilities, their
-    gradient, and the logits'. A loss in slices never holds those of the whole batch, but three of
-    a slice (three and a half in 16 bits), and the gradients of hidden states and head, which it
-    makes at once. Compiled, the logits are held once, in the format of the products. Measured with
-    PyTorch 2.13 on a CPU.
+    Uncompiled, three float32 arrays of B S V numbers exist at once: the
+    log-probabilities, their gradient, and the logits'. A loss in slices never holds
+    those of the whole batch, but three of a slice (three and a half in 16 bits), and
+    the gradients of hidden states and head, which it makes at once. Compiled, the
+    logits are held once, in the format of the products. Measured with PyTorch 2.13 on a
+    CPU.
 
     Args:
         batch_size: B, sequences that are computed at a time, after accumulation.
         length: S; the context length by default.
         number_format, recompute: see `activation_bytes`.
-        optimizer: "adamw" has two numbers for each parameter, "muon" one for a matrix's.
+        optimizer: "adamw" has two numbers for each parameter, "muon" one for a
+            matrix's.
         loss_slices: parts of the loss; see `lm_head.sliced_next_token_loss`.
         compiled: what fusing saves elsewhere, a tenth or so, is not counted.
 
     Returns:
-        "weights", "gradients", "optimizer", "activations", and "loss", what its backward pass
-        adds to them.
+        "weights", "gradients", "optimizer", "activations", and "loss", what its
+        backward pass adds to them.
 
     Raises:
         ValueError: for another optimizer, and as `activation_bytes` does.
@@ -317,7 +323,7 @@ class Work:
         return self.flops / self.n_bytes
 
     def seconds(self, device: Device) -> float:
-        """The least time it takes: arithmetic and memory work side by side, the slower decides."""
+        """The least time it takes, set by the slower of arithmetic and memory."""
         return max(self.flops / device.flops, self.n_bytes / device.bandwidth)
 
 
@@ -328,9 +334,10 @@ def training_work(
     *,
     number_format: str = "bfloat16",
 ) -> Work:
-    """One step of training: three forward passes' operations; each saved byte moves twice.
+    """One step of training: three times the forward pass; saved bytes move twice.
 
-    Weights, gradients and AdamW's two means are read and written by the optimizer besides.
+    Weights, gradients and AdamW's two means are read and written by the optimizer
+    besides.
     """
     length = length or config.context_length
     flops = 3 * batch_size * sum(count_flops(config, length).values())
@@ -342,7 +349,7 @@ def training_work(
 def prefill_work(
     config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
 ) -> Work:
-    """Reading a prompt: all positions at once; the weights are read, keys and values written.
+    """Reading a prompt: all positions at once, whose keys and values are written.
 
     Activations are not counted: kernels that fuse well keep them on the chip.
     """
@@ -354,7 +361,7 @@ def prefill_work(
 def decoding_work(
     config: GPTConfig, batch_size: int, past: int, *, bytes_per_number: int = 2
 ) -> Work:
-    """Writing one token in each sequence: the weights and the cache of its past are read."""
+    """Writing one token in each sequence: weights and cache are read."""
     flops = batch_size * sum(count_flops(config, 1, past=past).values())
     cache = cache_bytes(config, batch_size, past, bytes_per_number=bytes_per_number)
     return Work(flops, _weight_bytes(config, bytes_per_number) + cache)
@@ -370,11 +377,11 @@ def _weight_bytes(config: GPTConfig, bytes_per_number: int) -> int:
 def widened(config: GPTConfig, d_model: int) -> GPTConfig:
     """The same model with another width, in the maximal update parametrization (muP).
 
-    The number of heads stays and all widths grow together. Products of queries and keys are sums
-    over K that agree once the model has learned, and no longer random signs: their factor falls
-    as 1 / K, not as 1 / sqrt(K), from what it is at the width that one began with. The best
-    learning rate then depends little on the width, to a factor of two in chapter 10, if
-    `build_optimizers` is told `config.width_ratio`.
+    The number of heads stays and all widths grow together. Products of queries and keys
+    are sums over K that agree once the model has learned, and no longer random signs:
+    their factor falls as 1 / K, not as 1 / sqrt(K), from what it is at the width that
+    one began with. The best learning rate then depends little on the width, to a factor
+    of two in chapter 10, if `build_optimizers` is told `config.width_ratio`.
 
     Raises:
         ValueError: if the heads' width would not be whole.

@@ -55,7 +55,8 @@ class MLP(nn.Module):
 class SwiGLU(nn.Module):
     """A gated MLP: one map proposes, another decides how much of it passes.
 
-    Three matrices instead of two: for as many parameters as an MLP with F = 4D, take F = 8D/3.
+    Three matrices instead of two: for as many parameters as an MLP with F = 4D,
+    take F = 8D/3.
 
     Args:
         d_model: D, width of input and output.

@@ -78,8 +78,9 @@ def learn_merges(
         n_merges: how many merges to find; merge number i creates the token 256 + i.
 
     Returns:
-        Pairs of ids in the order of merging; fewer than `n_merges` if every word has become one
-        token. Of equally frequent pairs the one with the smallest ids comes first.
+        Pairs of ids in the order of merging; fewer than `n_merges` if every word has
+        become one token. Of equally frequent pairs the one with the smallest ids comes
+        first.
     """
     words, occurrences = list(word_counts), list(word_counts.values())
     pair_counts = count_pairs(word_counts)

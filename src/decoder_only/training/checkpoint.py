@@ -415,8 +415,8 @@ def latest_state(folder: AnyPath) -> State | None:
             return State(step, tensors, notes, path, tuple(damaged))
     if damaged:
         raise ValueError(
-            f"no state can be used: {'; '.join(damaged)}; delete the states of {folder}, and the "
-            "training begins anew"
+            f"no state can be used: {'; '.join(damaged)}; "
+            f"delete the states of {folder}, and the training begins anew"
         )
     return None
 

@@ -221,9 +221,9 @@ class Monitor:
             in_a_row = in_a_row + 1 if step in skipped else 0
             if in_a_row == self.patience:
                 raise FloatingPointError(
-                    f"the loss or its gradient was not finite in {self.patience} steps in a row, "
-                    f"up to step {step}; {self.last_save}; a lower learning rate or a longer "
-                    "warm-up may help"
+                    f"the loss or its gradient was not finite in {self.patience} "
+                    f"steps in a row, up to step {step}; {self.last_save}; "
+                    "a lower learning rate or a longer warm-up may help"
                 )
 
     def note_evaluation(self, evaluation: Evaluation) -> None:

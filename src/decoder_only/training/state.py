@@ -57,7 +57,7 @@ class TrainingState:
         return device_of(self.model)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that a checkpoint holds, by name; sharded where the weights are."""
+        """What a checkpoint holds, by name; sharded where the weights are."""
         tensors = {f"model.{n}": x for n, x in self.model.state_dict().items()}
         names = {p: name for name, p in self.model.named_parameters()}
         for optimizer in self.optimizers:

@@ -97,8 +97,8 @@ def train_step(
     device to learn whether that was so, unless an optimizer is not fused.
 
     Args:
-        loss: `NextTokenLoss(model)`, or another module that gives the total loss of inputs and
-            targets; it may be compiled, and wrapped by `processes.wrap`.
+        loss: `NextTokenLoss(model)`, or another module that gives the total loss of
+            inputs and targets; it may be compiled, and wrapped by `processes.wrap`.
         optimizers: see `build_optimizers`, or others whose step needs no closure.
         inputs, targets: this process's rows of the batch.
         accumulation: cut the batch into this many micro-batches, whose gradients are summed.
@@ -109,7 +109,7 @@ def train_step(
     loss.train()
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
-    # Gradients are averaged over the processes, so each divides by the mean of their counts.
+    # Gradients are averaged over processes: each divides by the mean count.
     n_targets = processes.all_reduce_sum((targets != IGNORED).sum(), process)
     n_targets = n_targets / process.n_ranks
     mean_loss = torch.zeros((), device=inputs.device)
@@ -119,7 +119,7 @@ def train_step(
     for number, part in enumerate(parts, 1):
         with processes.gradient_sync(loss, enabled=number == len(parts)):
             with hardware.autocast(inputs.device):
-                # Each part's sum over the batch's count: they add up to the batch's mean.
+                # Each part's sum over the batch's count: they add up to its mean.
                 part_loss = loss(*part) / n_targets
             (part_loss * factor).backward()
         mean_loss += part_loss.detach()

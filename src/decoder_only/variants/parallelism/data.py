@@ -25,14 +25,14 @@ __all__ = ["DataParallel", "FullySharded", "ShardedOptimizer", "fully_shard"]
 class DataParallel:
     """Average a module's gradients over the devices while the backward pass goes on.
 
-    As soon as the gradients of a bucket of parameters are there, their all-reduce begins. Call
-    `finish` between backward and the optimizer's step.
+    As soon as the gradients of a bucket of parameters are there, their all-reduce
+    begins. Call `finish` between backward and the optimizer's step.
 
     Args:
         module: a whole model in each device; it takes the values of the first.
         group: the devices, each of which computes its rows of the batch.
-        bucket_bytes: a bucket is full when it holds so many. Small ones start early, and each
-            costs the latency of a collective.
+        bucket_bytes: a bucket is full when it holds so many. Small ones start early,
+            and each costs the latency of a collective.
 
     Source: Li et al. (2020).
     """
@@ -55,8 +55,8 @@ class DataParallel:
             return
         if name not in self._missing[number]:
             raise RuntimeError(
-                f"a second gradient of {name} came before the first was averaged; call finish() "
-                "after every backward pass outside of no_sync()"
+                f"a second gradient of {name} came before the first was averaged; "
+                "call finish() after every backward pass outside of no_sync()"
             )
         self._missing[number].remove(name)
         if not self._missing[number]:
@@ -66,7 +66,7 @@ class DataParallel:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within, backward only adds up gradients: for all micro-batches but the last."""
+        """Backward only adds up gradients: for all micro-batches but the last."""
         self.is_syncing = False
         try:
             yield
@@ -77,13 +77,14 @@ class DataParallel:
         """Wait for the sums, and put the averages in place of the gradients.
 
         Raises:
-            RuntimeError: if some parameter had no gradient to send, so that its bucket never left.
+            RuntimeError: if some parameter had no gradient to send, so that its bucket
+                never left.
         """
         if late := [name for bucket in self._missing for name in bucket]:
             raise RuntimeError(
-                f"no gradient to average came for {', '.join(late)}: the last backward pass ran "
-                "within no_sync(), or the loss does not depend on it; freeze it by "
-                "requires_grad_(False) beforehand"
+                f"no gradient to average came for {', '.join(late)}: "
+                "the last backward pass ran within no_sync(), or the loss does not "
+                "depend on it; freeze it by requires_grad_(False) beforehand"
             )
         for bucket, wait in self._under_way:
             vector_to_parameters(wait() / self.group.size, [p.grad for p in bucket])
@@ -116,19 +117,22 @@ def _flatten(tensors: Iterable[Tensor], group: Group) -> Tensor:
 
 
 class ShardedOptimizer:
-    """Each device updates its shard of the weights, and stores the optimizer's state of that alone.
+    """Each device updates its shard of the weights, and stores its state alone.
 
-    The weights of a bucket lie in one piece of memory, and the shard is a view of that: nothing is
-    stored twice.
+    The weights of a bucket lie in one piece of memory, and the shard is a view of that:
+    nothing is stored twice.
 
     Args:
         module: a whole model, the same in each device, which must stay where it is.
         group: the devices, each of which computes its rows of the batch.
-        build: makes the optimizer for a list of parameters, the shards: for all weights alike.
-        stage: of ZeRO, 1 or 2. In the first, gradients are whole until `step`. In the second, a
-            bucket's are added up over the devices as soon as backward has made them, and all but
-            the shard is freed; so every micro-batch sends its own.
-        bucket_bytes: see `DataParallel`. A bucket that waits for a gradient is whole until then.
+        build: makes the optimizer for a list of parameters, the shards: for all weights
+            alike.
+        stage: of ZeRO, 1 or 2. In the first, gradients are whole until `step`. In the
+            second, a bucket's are added up over the devices as soon as backward has
+            made them, and all but the shard is freed; so every micro-batch sends its
+            own.
+        bucket_bytes: see `DataParallel`. A bucket that waits for a gradient is whole
+            until then.
 
     Source: Rajbhandari et al. (2020).
     """
@@ -160,12 +164,12 @@ class ShardedOptimizer:
             self._reduce(number)
 
     def _reduce(self, number: int) -> None:
-        """Average the devices' gradients, keep this device's shard, and free the rest."""
+        """Average the devices' gradients, keep this one's shard, free the rest."""
         bucket, shard = self.buckets[number], self.shares[number]
         if late := [name for name, p in bucket.items() if p.grad is None]:
             raise RuntimeError(
-                f"no gradient came for {', '.join(late)}: the loss does not depend on it; freeze "
-                "it by requires_grad_(False) beforehand"
+                f"no gradient came for {', '.join(late)}: the loss does not depend "
+                "on it; freeze it by requires_grad_(False) beforehand"
             )
         flat = _flatten([p.grad for p in bucket.values()], self.group)
         for p in bucket.values():

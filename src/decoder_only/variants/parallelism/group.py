@@ -93,7 +93,7 @@ class Group:
         return x
 
     def shift(self, x: Tensor, *, name: str = "send") -> Tensor:
-        """Send a tensor to the next device of the ring; the one that comes from the last."""
+        """Send a tensor to the next device of the ring; return the last one's."""
         x = x.contiguous()
         incoming = torch.empty_like(x)
         before, after = (self.rank - 1) % self.size, self.rank + 1
@@ -101,7 +101,7 @@ class Group:
         def listen() -> dist.Work:
             return self._backend.recv([incoming], before, 0)
 
-        # NCCL works messages off in the order of the calls: every other device listens first.
+        # NCCL works messages off in the order of the calls: every other one listens.
         if self.rank % 2:
             coming, going = listen(), self.send(x, after, name=name)
         else:

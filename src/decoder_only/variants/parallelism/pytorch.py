@@ -51,7 +51,7 @@ def train_with_pytorch(
 
 
 def _tensor(group: Group, model: GPT) -> Callable[[Tensor, Tensor], Tensor]:
-    """Divide the parameters; return a function that computes a loss and its gradients."""
+    """Divide the parameters; return what computes a loss and its gradients."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
     from torch.distributed.tensor.experimental import implicit_replication
@@ -68,7 +68,7 @@ def _tensor(group: Group, model: GPT) -> Callable[[Tensor, Tensor], Tensor]:
     def loss_and_gradients(ids: Tensor, targets: Tensor) -> Tensor:
         pair = (ids, targets)
         ids, targets = (distribute_tensor(x, mesh, [Replicate()]) for x in pair)
-        # The fused kernel of the CPU is not among the operators that DTensor can divide.
+        # DTensor cannot divide the fused kernel of the CPU.
         with implicit_replication(), sdpa_kernel(SDPBackend.MATH), loss_parallel():
             loss = next_token_loss(model(ids), targets)
             loss.backward()
