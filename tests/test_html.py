@@ -16,6 +16,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from docutils import nodes
+from fontTools.ttLib import TTFont
 
 from decoder_only.stories import StoryLanguage
 from decoder_only_book.pictures.architecture import PARTS
@@ -152,19 +153,92 @@ def test_images_have_alternative_texts(pages):
             )
 
 
-def test_formulas_are_set_by_the_local_file(pages, site):
-    with_formulas = 0
+def test_every_formula_is_set_and_no_script_is_sent_for_it(pages, site):
+    number = 0
     for path, soup in pages.items():
-        scripts = [tag["src"] for tag in soup.select("script[src]")]
-        mathjax = [source for source in scripts if "mathjax" in source]
-        if soup.select(".math"):
-            with_formulas += 1
-            assert len(mathjax) == 1, (
-                f"{path.name} has formulas and nothing that sets them"
-            )
-            assert not is_foreign(mathjax[0])
-    if with_formulas:
-        assert (site / "_static/mathjax/tex-svg-full.js").stat().st_size > 1_000_000
+        number += len(soup.select("math"))
+        for box in soup.select(".math"):
+            assert len(box.select(".formula > math[display=block]")) == 1, f"{box}"
+        for formula in soup.select("math"):
+            assert formula.get_text(strip=True), f"{path.name}: {formula}"
+            assert formula["data-tex"], f"{path.name}: {formula}"
+        assert "mathjax" not in str(soup.head).lower(), path.name
+    assert number > 1000
+    assert not list(site.rglob("*mathjax*"))
+
+
+def test_links_to_equations_lead_to_their_numbers(pages):
+    """A link that says (3.2) leads to the formula beside which (3.2) stands."""
+    given: dict[str, str] = {}
+    linked = 0
+    for path, soup in pages.items():
+        for box in soup.select("div.math[id]"):
+            number = box.select_one(".eqno").find(string=True).strip()
+            assert re.fullmatch(r"\(\d+(\.\d+)?\)", number), f"{path.name}: {number}"
+            assert number not in given.values(), f"{path.name}: {number}"
+            given[f"{path.name}#{box['id']}"] = number
+    for path, soup in pages.items():
+        for link in soup.select("a[href*='#equation-']"):
+            if "headerlink" in link.get("class", []):
+                continue
+            page, _, anchor = link["href"].rpartition("#")
+            name = Path(page).name or path.name
+            assert given[f"{name}#{anchor}"] == link.get_text(strip=True), f"{link}"
+            linked += 1
+    assert len(given) > 30
+    assert linked > 30
+
+
+def test_the_font_has_every_sign_of_every_formula(pages):
+    """Else a browser takes it from whatever font it finds. tools/math_font.py adds it."""
+    font = TTFont(ROOT / "book/_static/fonts/stix-two-math.woff2")
+    assert font["MATH"].table.MathVariants.VertGlyphCount > 20
+    known = set(font.getBestCmap()) | {0xFE00}  # says which of two forms of a letter
+    missing = {}
+    for path, soup in pages.items():
+        for formula in soup.select("math"):
+            signs = set(formula.get_text())
+            for letter in formula.find_all("mi", mathvariant=False):
+                signs.add(italic(letter.get_text()))
+            for sign in "".join(signs - {"\n"}):
+                if ord(sign) not in known:
+                    missing[sign] = f"{path.name}: {formula['data-tex']}"
+    assert not missing
+
+
+def italic(name: str) -> str:
+    """The character as which a browser draws a variable of one letter."""
+    greek = "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡϴΣΤΥΦΧΨΩ∇αβγδεζηθικλμνξοπρςστυφχψω∂ϵϑϰϕϱϖ"
+    if len(name) != 1 or name == "h":
+        return name.replace("h", "ℎ") if len(name) == 1 else name
+    if name.isascii() and name.isalpha():
+        start = 0x1D434 + (
+            ord(name) - ord("A") if name.isupper() else 26 + ord(name) - 97
+        )
+        return chr(start)
+    return chr(0x1D6E2 + greek.index(name)) if name in greek else name
+
+
+def test_fonts_are_files_with_their_licence(pages, site):
+    """In the style sheet they would keep every page white until they are there."""
+    style = (site / "_static/bundle.css").read_text(encoding="utf-8")
+    assert "base64" not in style
+    files = set(re.findall(r"fonts/([\w.-]+\.woff2)", style))
+    assert files == {path.name for path in (site / "_static/fonts").glob("*.woff2")}
+    licences = [path.read_text() for path in (site / "_static/fonts").glob("*.txt")]
+    for name in files:
+        assert sum(name in licence for licence in licences) == 1, name
+    for path, soup in pages.items():
+        asked = set(re.findall(r"fonts/([\w.-]+\.woff2)", str(soup.head)))
+        if soup.select_one("article"):
+            assert asked <= files, path.name
+            assert ("stix-two-math.woff2" in asked) == bool(soup.select("math"))
+
+
+def test_without_scripts_a_page_has_the_light_theme(pages, site):
+    for path, soup in pages.items():
+        if path != site / "index.html":  # leads on to book/index.html
+            assert soup.html["data-theme"] == "light", path.name
 
 
 def test_no_markup_is_left_over(pages):
@@ -172,7 +246,7 @@ def test_no_markup_is_left_over(pages):
         article = soup.select_one("article")
         if article is None:
             continue
-        code = article.select("pre, code, .math")
+        code = article.select("pre, code")
         inside = {id(text) for tag in code for text in tag.strings}
         text = "".join(text for text in article.strings if id(text) not in inside)
         found = LEFT_OVER.search(text)
@@ -220,7 +294,7 @@ def test_chapters_open_in_colab(pages):
 
 def test_pages_are_light(pages, site):
     """What must be there before anything is painted, and how often a page asks for it."""
-    assert (site / "_static/bundle.css").stat().st_size < 400_000
+    assert (site / "_static/bundle.css").stat().st_size < 160_000
     for path, soup in pages.items():
         if path == site / "index.html":  # leads on to book/index.html
             continue
@@ -230,10 +304,6 @@ def test_pages_are_light(pages, site):
         assert len(scripts) <= 3, f"{path.name}: {scripts}"
         for script in scripts:
             assert script.has_attr("defer") or script.has_attr("async"), script
-        has_formulas = bool(soup.select(".math"))
-        assert has_formulas == any("mathjax" in tag["src"] for tag in scripts), (
-            path.name
-        )
 
 
 def test_pictures_keep_their_place_and_come_when_needed(pages):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import browser as browsers
+import measure_pages
 import pdf
 import pytest
 import serve
@@ -27,13 +28,13 @@ NAMES = sorted(
 PHONE = {"width": 390, "height": 844}
 FIVE = ["index", "03_attention", "08_model", "claims", "notation"]
 SETTLED = """async () => {
-  if (window.MathJax && window.MathJax.startup) await window.MathJax.startup.promise;
+  await document.fonts.ready;
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
 }"""
 
 
 # What looks alike is looked at twice: of the thousands of coloured words of code, two for each
-# chain of classes from the page down to the word. Formulas are not looked at: they go.
+# chain of classes from the page down to the word. Formulas go: browsers read MathML by themselves.
 FEWER = """() => {
   const seen = {};
   for (const word of document.querySelectorAll('pre span')) {
@@ -42,12 +43,13 @@ FEWER = """() => {
     seen[chain] = (seen[chain] || 0) + 1;
     if (seen[chain] > 2) word.replaceWith(...word.childNodes);
   }
-  for (const formula of document.querySelectorAll('mjx-container')) {
+  for (const formula of document.querySelectorAll('math')) {
     const { width, height } = formula.getBoundingClientRect();
-    formula.replaceChildren();
-    Object.assign(formula.style, {
+    const box = document.createElement('span');
+    Object.assign(box.style, {
       display: 'inline-block', width: `${width}px`, height: `${height}px`,
     });
+    formula.replaceWith(box);
   }
 }"""
 
@@ -92,7 +94,7 @@ def phone(chromium) -> Iterator:
 
 @pytest.fixture(scope="module")
 def tab(chromium):
-    """One for the tests that leave nothing behind: it keeps the scripts that set formulas."""
+    """One for the tests that leave nothing behind: it keeps style sheet, script and fonts."""
     with phone(chromium) as opened:
         yield opened
 
@@ -113,11 +115,8 @@ def fresh_page(chromium):
 
 
 def settled(page, url: str):
-    """Opens the page and waits until its formulas are set."""
+    """Opens the page and waits until its fonts are there."""
     page.goto(url, wait_until="load")
-    page.wait_for_function(
-        "() => !document.querySelector('.math') || window.MathJax?.startup?.promise"
-    )
     page.evaluate(SETTLED)
     return page
 
@@ -136,27 +135,22 @@ def test_nothing_is_cut_without_a_sign_on_a_phone(page, address, name):
             const clips = style.overflowX !== 'visible' && box.clientWidth > 0;
             const hidden = clips && box.scrollWidth > box.clientWidth + 1;
             const signed = style.maskImage !== 'none' && box.tabIndex === 0;
-            return hidden && !signed && !box.closest('mjx-assistive-mml, span.math');
+            return hidden && !signed && !box.closest('math');
           })
           .map((box) => `${box.tagName}.${box.className}: ${box.textContent.slice(0, 60)}`)"""
     )
     assert not cut, cut
     beyond = page.evaluate(
-        """() => [...document.querySelectorAll('.bd-article span.math svg')]
+        """() => [...document.querySelectorAll('.bd-article math')]
           .filter((formula) => !formula.closest('[data-more]'))
           .filter((formula) => formula.getBoundingClientRect().right > innerWidth)
-          .map((formula) => formula.closest('span.math').textContent.slice(0, 60))"""
+          .map((formula) => formula.dataset.tex)"""
     )
     assert not beyond, beyond
     wider = page.evaluate(
         "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )
     assert wider <= 0, f"the page itself scrolls sideways, by {wider} pixels"
-    unset = page.evaluate(
-        "() => [...document.querySelectorAll('.math')]"
-        ".filter((formula) => !formula.querySelector('mjx-container')).length"
-    )
-    assert unset == 0
     assert not page.wrong
     assert [url for url in page.asked if not url.startswith((address, "data:"))] == []
 
@@ -173,8 +167,7 @@ def test_no_serious_fault_for_those_who_do_not_see_or_use_a_mouse(page, address,
         rules = {"resultTypes": ["violations"]}
         if theme == "dark":  # only the colours differ
             rules["runOnly"] = ["color-contrast"]
-        outside_formulas = {"exclude": [["mjx-container"]]}
-        found = axe.run(page, outside_formulas, rules).response["violations"]
+        found = axe.run(page, options=rules).response["violations"]
         faults = [
             f"{theme}, {fault['id']}: {fault['nodes'][0]['html'][:200]}"
             for fault in found
@@ -185,10 +178,9 @@ def test_no_serious_fault_for_those_who_do_not_see_or_use_a_mouse(page, address,
 
 def test_the_keyboard_stops_at_what_can_be_used_and_shows_where_it_is(page, address):
     settled(page, f"{address}/book/03_attention.html")
-    assert page.locator("mjx-container").count() > 50
-    stops = page.locator("mjx-container[tabindex]:not([data-more])").count()
+    assert page.locator("math").count() > 50
+    stops = page.locator(":is(math, .formula)[tabindex]:not([data-more])").count()
     assert stops == 0, "formulas that do not scroll are no stops"
-    assert page.locator("mjx-assistive-mml").count() > 50
 
     button = page.locator("button.copybtn").nth(5)
     assert button.evaluate("(button) => getComputedStyle(button).opacity") == "0"
@@ -211,50 +203,106 @@ def test_the_keyboard_stops_at_what_can_be_used_and_shows_where_it_is(page, addr
     assert len(set(names)) == len(names)
 
 
-def test_first_paint_on_a_slow_line(chromium, address):
-    """1.6 megabits a second and 150 ms to the server: what Lighthouse calls slow 4G."""
-    times = []
+@pytest.mark.parametrize("name", ["book/index", "book/03_attention"])
+def test_the_first_visit_on_a_slow_line(chromium, address, name):
+    """1.6 megabits a second and 150 ms to the server: what Lighthouse calls slow 4G.
+
+    On an idle machine the opening page paints within a second, a chapter within 1.5 s, and is
+    complete within three (tools/measure_pages.py); here other tests run beside.
+    """
     for _ in range(3):  # a busy machine may miss it once
-        context = chromium.new_context(viewport=PHONE)
-        page = context.new_page()
-        line = context.new_cdp_session(page)
-        line.send("Network.enable")
-        line.send(
-            "Network.emulateNetworkConditions",
-            {
-                "offline": False,
-                "latency": 150,
-                "downloadThroughput": 200_000,
-                "uploadThroughput": 100_000,
-            },
+        seen = measure_pages.visit(
+            chromium, f"{address}/{name}.html", PHONE, slowdown=1
         )
-        sizes = []
-        line.on(
-            "Network.loadingFinished",
-            lambda done, to=sizes: to.append(done["encodedDataLength"]),
-        )
-        page.goto(f"{address}/book/index.html", wait_until="load")
-        page.wait_for_timeout(300)
-        times.append(
-            page.evaluate(
-                "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-            )
-        )
-        shift = page.evaluate(
-            """() => new Promise((done) => {
-              let sum = 0;
-              new PerformanceObserver((list) =>
-                list.getEntries().forEach((entry) => (sum += entry.value))
-              ).observe({ type: 'layout-shift', buffered: true });
-              setTimeout(() => done(sum), 100);
-            })"""
-        )
-        context.close()
-        assert sum(sizes) < 600_000
-        if times[-1] < 2500:
+        assert seen.loaded < (300_000 if name == "book/index" else 500_000)
+        assert seen.shift < 0.05
+        if seen.first_paint < 2 and seen.formulas < 3:
             break
-    assert min(times) < 2500
-    assert shift < 0.05
+    assert seen.first_paint < 2
+    assert seen.formulas < 3
+    assert seen.typeface == "Source Serif 4"
+
+
+@pytest.mark.parametrize("name", ["03_attention", "15_knowledge"])
+def test_formulas_are_drawn_in_their_own_font(page, address, name):
+    settled(page, f"{address}/book/{name}.html")
+    line = page.context.new_cdp_session(page)
+    line.send("DOM.enable")
+    line.send("CSS.enable")
+    root = line.send("DOM.getDocument")["root"]["nodeId"]
+    found = line.send("DOM.querySelectorAll", {"nodeId": root, "selector": "math"})
+    assert len(found["nodeIds"]) > 50
+    for node in found["nodeIds"]:
+        fonts = line.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+        drawn = {font["familyName"] for font in fonts}
+        assert drawn <= {"STIX Two Math"}, line.send(
+            "DOM.getOuterHTML", {"nodeId": node}
+        )
+    line.detach()
+
+
+@pytest.mark.parametrize("width", [390, 520, 700, 1280])
+def test_a_wide_formula_scrolls_and_its_number_stays(fresh_page, address, width):
+    fresh_page.set_viewport_size({"width": width, "height": 900})
+    settled(fresh_page, f"{address}/book/11_encoders.html")
+    boxes = fresh_page.evaluate(
+        """() => [...document.querySelectorAll('div.math:has(.eqno)')].map((box) => {
+          const formula = box.querySelector('.formula');
+          const number = box.querySelector('.eqno').getBoundingClientRect();
+          const place = formula.getBoundingClientRect();
+          const prose = box.closest('section').querySelector('p').getBoundingClientRect();
+          formula.scrollLeft = 1e6;
+          return {
+            within: number.right <= document.documentElement.clientWidth &&
+              place.right <= document.documentElement.clientWidth,
+            apart: place.right <= number.left + 1 || place.bottom <= number.top + 1,
+            still: number.left === box.querySelector('.eqno').getBoundingClientRect().left,
+            wide: formula.scrollWidth > formula.clientWidth + 1,
+            middle: Math.abs(place.left + place.right - prose.left - prose.right) / 2,
+          };
+        })"""
+    )
+    assert len(boxes) >= 2
+    for box in boxes:
+        assert box["within"] and box["apart"] and box["still"], box  # noqa: PT018
+        if not box["wide"] and width == 1280:
+            assert box["middle"] < 64, "a formula stands in the middle of the prose"
+    assert any(box["wide"] for box in boxes) == (width < 700)
+
+
+def test_a_copied_formula_is_tex(fresh_page, address):
+    settled(fresh_page, f"{address}/book/03_attention.html")
+    copied = fresh_page.evaluate(
+        """() => {
+          const formula = document.querySelector('.bd-article p math');
+          getSelection().selectAllChildren(formula.closest('p'));
+          const event = new ClipboardEvent('copy', {
+            bubbles: true, cancelable: true, clipboardData: new DataTransfer(),
+          });
+          document.dispatchEvent(event);
+          return [formula.dataset.tex, event.clipboardData.getData('text/plain')];
+        }"""
+    )
+    assert f"${copied[0]}$" in copied[1]
+    assert len(copied[1].splitlines()) == 1
+
+
+def test_without_scripts_everything_is_readable(chromium, address):
+    context = chromium.new_context(viewport=PHONE, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{address}/book/03_attention.html", wait_until="load")
+
+    def colour(selector: str) -> str:
+        return page.locator(selector).first.evaluate("(x) => getComputedStyle(x).color")
+
+    assert colour(".bd-article a.reference") == "rgb(11, 98, 168)"
+    assert colour(".bd-article .highlight .k") == "rgb(11, 79, 138)"
+    assert colour(".bd-article .highlight .n") == colour(".bd-article pre")
+    formula = page.locator("div.math math").first.bounding_box()
+    assert formula["width"] > 50
+    assert formula["height"] > 50
+    assert "\\frac" not in page.locator("article").text_content()
+    context.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -313,7 +361,11 @@ def test_the_pdf_has_every_page_of_the_book():
 def test_from_a_file_the_book_is_the_same(page, site):
     settled(page, (site / "book" / "claims.html").as_uri())
     assert not page.wrong
-    assert page.evaluate("[...document.fonts].some((font) => font.status === 'loaded')")
+    loaded = page.evaluate(
+        "[...document.fonts].filter((f) => f.status === 'loaded').map((f) => f.family)"
+    )
+    families = {family.strip('"') for family in loaded}
+    assert {"Source Serif 4", "STIX Two Math"} <= families
     assert re.search(r"\d+ claims", page.locator(".claims-summary").text_content())
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = ROOT / "book.pdf"
 PAPER = {"format": "A4", "print_background": True, "prefer_css_page_size": False}
 SETTLED = """async () => {
-  if (window.MathJax && window.MathJax.startup) await window.MathJax.startup.promise;
+  await document.fonts.ready;
   const images = [...document.images];
   images.forEach((image) => (image.loading = "eager"));
   document.querySelectorAll("details.solution").forEach((fold) => (fold.open = true));
@@ -35,9 +35,6 @@ def contents(root: Path = ROOT) -> list[str]:
 def printed(page, path: Path) -> bytes:
     """One page of the book as PDF."""
     page.goto(path.resolve().as_uri(), wait_until="load")
-    page.wait_for_function(
-        "() => !document.querySelector('.math') || window.MathJax?.startup?.promise"
-    )
     page.evaluate(SETTLED)
     return page.pdf(
         **PAPER,

@@ -203,10 +203,6 @@ def fill(app, doctree: nodes.document, docname: str) -> None:
             section += heading
             entries = nodes.bullet_list(classes=["claims-list"])
             for claim in found:
-                shown = [*claim["title"], *claim["condition"]]
-                if any(isinstance(node, nodes.math) for node in shown):
-                    # Sphinx loads MathJax where it has read a formula, and here it has read none.
-                    app.env.get_domain("math").data["has_equations"][docname] = True
                 text = [node.deepcopy() for node in claim["title"]]
                 target = f"{uri}#{claim['id']}"
                 line = nodes.paragraph()

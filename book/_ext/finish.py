@@ -4,15 +4,14 @@
   files. Rules for classes that no page and no script names are left out (they are three quarters).
 - The theme's icons are 1.5 MB of script that must be read before anything is painted. The book
   needs a dozen, drawn in its own style sheet.
-- MathJax is loaded where a formula stands, and after the page.
-- The two fonts of the text come within the style sheet, so that no line moves when they arrive.
+- The fonts that stand above the fold are asked for in the head, so that they come with the style
+  sheet and not after it.
 - A picture carries its width and height, so that nothing moves when it comes; it comes when needed.
 """
 
 import json
 import re
 import struct
-from base64 import b64encode
 from hashlib import sha256
 from html import escape, unescape
 from pathlib import Path, PurePosixPath
@@ -21,18 +20,25 @@ from posixpath import normpath
 from bs4 import BeautifulSoup
 
 STYLES, SCRIPTS = "bundle.css", "bundle.js"
-# Icons (see above), folds (see folds.py), the theme's tabs, and Sphinx's search (see find.py).
+# Icons (see above), folds (see folds.py), the theme's tabs, and Sphinx's search (see find.py);
+# the colours of code stand in book.css.
 LEFT_OUT = (
     "fontawesome.js",
     "togglebutton.js",
+    "togglebutton.css",
+    "pygments.css",
     "design-tabs.js",
     "searchtools.js",
     "language_data.js",
     "searchindex.js",
 )
 # Classes that scripts put together from parts, so that no text holds them whole.
-KEPT = re.compile(
-    r"^(tooltip|bs-tooltip|dropdown|show|fade|collaps|modal|active|mjx|MJX)"
+KEPT = re.compile(r"^(tooltip|bs-tooltip|dropdown|show|fade|collaps|modal|active)")
+
+# Names every class of its parts, of which the theme uses few (those of KEPT).
+WORDY = "bootstrap.js"
+PROPERTY = re.compile(
+    r"""(?<![\w-])(--[\w-]+)\s*:(?:"[^"]*"|'[^']*'|\((?:[^()"']|\([^()]*\)|"[^"]*"|'[^']*')*\)|[^;{}"'()])*(?:;|(?=\}))"""
 )
 
 LINK = re.compile(r'[ \t]*<link\b[^>]*\brel="stylesheet"[^>]*>\s*')
@@ -40,6 +46,9 @@ SCRIPT = re.compile(
     r"[ \t]*<script\b(?P<attributes>[^>]*)>(?P<code>.*?)</script>\s*", re.DOTALL
 )
 ADDRESS = re.compile(r'\b(?:src|href)="([^"?#]*)')
+AFFIXED = re.compile(
+    r"([(\[“‘]*)(<math\b(?:(?!</math>).)*</math>)([)\],.;:!?’”]*)", re.DOTALL
+)
 IMAGE = re.compile(r"<img\b[^>]*?\s*/?>")
 THEME = """<script>
     (function (page) {
@@ -50,6 +59,12 @@ THEME = """<script>
       page.theme = mode !== "auto" ? mode : theme;
       page.scripted = "";
     })(document.documentElement.dataset);
+    // The fonts come beside the style sheet, not after it. (From a file no font can be asked for.)
+    if (location.protocol !== "file:")
+      for (const href of %s)
+        document.head.append(Object.assign(document.createElement("link"), {
+          rel: "preload", as: "font", type: "font/woff2", crossOrigin: "", href,
+        }));
   </script>"""
 
 BUTTONS = [
@@ -74,18 +89,13 @@ class Finisher:
         styles = self.addresses(LINK.findall(head), folder)
         scripts = []
         for found in SCRIPT.finditer(text):
-            if 'src="' in found["attributes"] and "mathjax/" not in found["attributes"]:
+            if 'src="' in found["attributes"]:
                 scripts += self.addresses([found["attributes"]], folder)
         bundled = [path for path in scripts if not path.endswith(LEFT_OUT)]
-        self.collect(
-            STYLES, [path for path in styles if not path.endswith("togglebutton.css")]
-        )
+        self.collect(STYLES, [path for path in styles if not path.endswith(LEFT_OUT)])
         self.collect(SCRIPTS, bundled)
 
-        formulas = 'class="math' in rest
-        head = SCRIPT.sub(
-            lambda found: self.in_head(found, formulas), LINK.sub("", head)
-        )
+        head = SCRIPT.sub(in_head, LINK.sub("", head))
         head = re.sub(
             r"<!--.*?-->\s*|[ \t]*<link rel=\"preload\"[^>]*>\s*",
             "",
@@ -109,29 +119,31 @@ class Finisher:
             rest,
             flags=re.DOTALL,
         )
+        rest = AFFIXED.sub(held, rest)
         rest = IMAGE.sub(lambda found: self.image(found[0], folder), rest)
+        # Without scripts the page is light; every rule of colour asks for a theme by name.
+        head = re.sub(
+            r"<html\b(?![^>]*\bdata-theme=)", '<html data-theme="light"', head, count=1
+        )
         root = "../" * len(PurePosixPath(folder).parts)
         head = re.sub(r"\n\s*\n+", "\n", head)
-        return (
-            f"{head.rstrip()}\n{self.added(root, formulas, rest, context)}  {end}{rest}"
+        # At the end, so that they do not come before what is read.
+        names = [f"{SCRIPTS}?v={self.version(SCRIPTS)}"]
+        if context["pagename"] == "search":
+            names += ["sections.js", "find.js"]
+        scripts = "".join(
+            f'<script defer src="{root}_static/{name}"></script>\n' for name in names
         )
+        rest = rest.replace("</body>", f"{scripts}</body>")
+        return f"{head.rstrip()}\n{self.added(root, rest, context)}  {end}{rest}"
 
-    def added(self, root: str, formulas: bool, rest: str, context: dict) -> str:
+    def added(self, root: str, rest: str, context: dict) -> str:
         """What the head of a page loads, and what it says to those who link to it."""
         static = f"{root}_static"
         lines = [
-            THEME,
+            THEME % json.dumps([f"{static}/fonts/{name}" for name in fonts(rest)]),
             f'<link rel="stylesheet" href="{static}/{STYLES}?v={self.version(STYLES)}" />',
-            f'<script defer src="{static}/{SCRIPTS}?v={self.version(SCRIPTS)}"></script>',
         ]
-        if formulas:
-            path = self.app.config.mathjax_path
-            lines.append(f'<script async src="{static}/{path}"></script>')
-        if context["pagename"] == "search":
-            lines += [
-                f'<script defer src="{static}/{name}"></script>'
-                for name in ("sections.js", "find.js")
-            ]
         said = description(rest)
         title = unescape(re.sub(r"<[^>]+>", "", context.get("title") or ""))
         lines += [
@@ -145,11 +157,6 @@ class Finisher:
                 f'<meta property="og:image" content="{base}/_static/card.png" />'
             )
         return "".join(f"  {line}\n" for line in lines)
-
-    def in_head(self, found: re.Match, formulas: bool) -> str:
-        """Scripts of the head: those with an address are bundled, few of the others are needed."""
-        wanted = "window.MathJax" in found["code"] and formulas
-        return found[0] if wanted or "application/" in found["attributes"] else ""
 
     def addresses(self, elements: list[str], folder: str) -> list[str]:
         found = (ADDRESS.search(element) for element in elements)
@@ -216,14 +223,39 @@ class Finisher:
             for path in self.bundles[SCRIPTS]
         )
         (static / SCRIPTS).write_text(script, encoding="utf-8")
-        texts = [script, *(path.read_text() for path in self.out.rglob("*.html"))]
-        words = {word for text in texts for word in re.findall(r"[\w-]+", text)}
+        pages = [path.read_text() for path in self.out.rglob("*.html")]
+        own = [p for p in self.bundles[SCRIPTS] if not p.endswith(WORDY)]
+        words = set(
+            re.findall(r"[\w-]+", " ".join((self.out / p).read_text() for p in own))
+        )
+        for page in pages:
+            for found in re.findall(r'\bclass="([^"]*)"', page):
+                words.update(found.split())
         rules = []
         for path in self.bundles[STYLES]:
-            own = path.endswith("book.css")
             text = self.sheet(path)
-            rules.append(with_fonts(text, static) if own else pruned(text, words))
-        (static / STYLES).write_text("\n".join(rules), encoding="utf-8")
+            rules.append(text if path.endswith("book.css") else pruned(text, words))
+        sheet = without_unused("\n".join(rules), [script, *pages])
+        (static / STYLES).write_text(sheet, encoding="utf-8")
+
+
+def held(found: re.Match) -> str:
+    """A formula and the signs that touch it, which no line may begin or end without it."""
+    before, _, after = found.groups()
+    return f'<span class="held">{found[0]}</span>' if before or after else found[0]
+
+
+def in_head(found: re.Match) -> str:
+    """Scripts of the head: those with an address are bundled, few of the others are needed."""
+    return found[0] if "application/" in found["attributes"] else ""
+
+
+def fonts(body: str) -> list[str]:
+    """The files of the fonts that the page needs at once."""
+    names = ["source-serif-4.woff2"]
+    if "<math" in body:
+        names.append("stix-two-math.woff2")
+    return names
 
 
 def named(body: str) -> str:
@@ -310,7 +342,7 @@ def description(body: str) -> str:
     """The first paragraph of the article, as one line of at most 200 characters."""
     article = body.partition('<article class="bd-article">')[2]
     for paragraph in re.findall(r"<p>(.*?)</p>", article, re.DOTALL):
-        said = unescape(re.sub(r"<[^>]+>|\\[()]", "", paragraph))
+        said = unescape(re.sub(r"<[^>]+>", "", paragraph))
         said = " ".join(said.split())
         if len(said) > 60:
             return said if len(said) <= 200 else f"{said[:200].rpartition(' ')[0]} …"
@@ -337,16 +369,6 @@ def rebased(css: str, path: str) -> str:
 
     css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
     return re.sub(r"url\(([^)]*)\)", moved, css)
-
-
-def with_fonts(css: str, static: Path) -> str:
-    """The style sheet with its fonts within, so that no line moves when they come."""
-
-    def inlined(found: re.Match) -> str:
-        content = b64encode((static / found[1]).read_bytes()).decode()
-        return f'url("data:font/woff2;base64,{content}")'
-
-    return re.sub(r'url\("(fonts/[\w.-]+\.woff2)"\)', inlined, css)
 
 
 def blocks(css: str) -> list[tuple[str, str | None]]:
@@ -400,6 +422,30 @@ def pruned(css: str, words: set[str]) -> str:
             if selectors:
                 kept.append(f"{','.join(selectors)}{{{content.strip()}}}")
     return "\n".join(kept)
+
+
+def without_unused(css: str, others: list[str]) -> str:
+    """The style sheet without custom properties and animations that nothing refers to."""
+    named = set(re.findall(r"[\"'`](--[\w-]+)", " ".join(others)))
+    named |= {name for text in others for name in re.findall(r"var\((--[\w-]+)", text)}
+    before = None
+    while before != css:
+        before = css
+        used = named | set(re.findall(r"var\(\s*(--[\w-]+)", css))
+        css = PROPERTY.sub(
+            lambda found, used=used: found[0] if found[1] in used else "", css
+        )
+    names = set(re.findall(r"[\w-]+", re.sub(r"@keyframes\s+[\w-]+", "", css)))
+    kept = [
+        (prelude, content)
+        for prelude, content in blocks(css)
+        if not prelude.startswith("@keyframes") or prelude.split()[-1] in names
+    ]
+    return "\n".join(
+        f"{prelude};" if content is None else f"{prelude}{{{content.strip()}}}"
+        for prelude, content in kept
+        if content is None or content.strip()
+    )
 
 
 def split(selectors: str) -> list[str]:

@@ -1,7 +1,5 @@
 """Small repairs, so that the pages need no network, are valid, and read well.
 
-- Formulas: one file of MathJax, from the pinned package ``sphinx-mathjax-offline``. The package's
-  own extension would copy all its 24 MB; the one that draws with SVG needs no fonts beside it.
 - Thebe (running cells through Binder) is no part of this book. Jupyter Book loads it all the same,
   and its script, inserted twice, fails in every page.
 - Exercises: the title loses its brackets, its stars become an element that the style sheet knows,
@@ -9,35 +7,9 @@
 """
 
 import re
-from importlib.metadata import files
-from pathlib import Path
-from shutil import copyfile
 
 from docutils import nodes
 from sphinx_exercise.nodes import is_exercise_node, is_extension_node
-
-MATHJAX = "tex-svg-full.js"
-
-
-def mathjax_file() -> Path:
-    for file in files("sphinx-mathjax-offline") or ():
-        if file.name == MATHJAX:
-            return Path(file.locate())
-    raise FileNotFoundError(f"sphinx-mathjax-offline is installed without {MATHJAX}")
-
-
-def copy_mathjax(app, exception) -> None:
-    if exception is None and app.builder.format == "html":
-        target = Path(app.outdir, "_static", "mathjax", MATHJAX)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        copyfile(mathjax_file(), target)
-
-
-def set_formulas(app, config) -> None:
-    """No menu: it makes every formula a stop of the Tab key. Screen readers keep their MathML."""
-    options = config.mathjax3_config or {}
-    options.setdefault("options", {})["enableMenu"] = False
-    config.mathjax3_config = options
 
 
 def leave_out_thebe(app) -> None:
@@ -75,9 +47,6 @@ def tidy_title(title: nodes.title) -> None:
 
 
 def setup(app) -> dict:
-    app.config.mathjax_path = f"mathjax/{MATHJAX}"
     leave_out_thebe(app)
-    app.connect("config-inited", set_formulas, priority=900)
     app.connect("doctree-resolved", tidy_exercises)
-    app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,44 +6,50 @@
   // Boxes that scroll sideways say so: the edge fades where something is hidden (book.css), and
   // the keyboard can reach them.
   const BOXES =
-    ".bd-article pre, .bd-article div.math, .bd-article mjx-container[display='true'], " +
+    ".bd-article pre, .bd-article div.math > .formula, " +
     ".bd-article div:has(> table), .bd-article div.output.text_html";
   const KINDS = [
-    ["div.math, mjx-container", "Formula"],
+    [".formula", "Formula"],
     ["pre", "Code"],
     ["*", "Table"],
   ];
 
-  function mark(box) {
-    const hidden = box.scrollWidth - box.clientWidth;
+  const seen = (box) => ({
+    box,
+    hidden: box.scrollWidth - box.clientWidth,
+    at: box.scrollLeft,
+  });
+
+  function mark({ box, hidden, at }) {
     if (hidden <= 1) {
       if (box.dataset.more === undefined) return;
       delete box.dataset.more;
       ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
       return;
     }
-    const left = box.scrollLeft > 2;
-    const right = box.scrollLeft < hidden - 2;
+    const left = at > 2;
+    const right = at < hidden - 2;
     // The fade is no wider than what it hides.
-    box.style.setProperty("--hidden-left", box.scrollLeft + "px");
-    box.style.setProperty("--hidden-right", hidden - box.scrollLeft + "px");
+    box.style.setProperty("--hidden-left", at + "px");
+    box.style.setProperty("--hidden-right", hidden - at + "px");
     if (box.dataset.more === undefined) {
       box.tabIndex = 0;
       box.setAttribute("role", "group");
       const kind = KINDS.find(([selector]) => box.matches(selector))[1];
       box.setAttribute("aria-label", kind + ", scrolls sideways");
-      box.addEventListener("scroll", () => mark(box), { passive: true });
+      box.addEventListener("scroll", () => mark(seen(box)), { passive: true });
     }
     box.dataset.more = left && right ? "both" : left ? "left" : "right";
   }
 
-  const sizes = new ResizeObserver((entries) => entries.forEach((entry) => mark(entry.target)));
+  // All are measured before any is marked, so that the page is laid out once. A formula keeps its
+  // box and changes its width when its font comes, so that the formula itself is watched too.
+  const sizes = new ResizeObserver((entries) =>
+    [...new Set(entries.map((entry) => entry.target.closest(BOXES)))].map(seen).forEach(mark));
 
   function watch() {
-    document.querySelectorAll(BOXES).forEach((box) => {
-      sizes.observe(box);
-      mark(box);
-    });
+    document.querySelectorAll(BOXES).forEach((box) => sizes.observe(box));
+    document.querySelectorAll(".formula > math").forEach((formula) => sizes.observe(formula));
   }
 
   // A fold opens when a link leads into it, and on paper.
@@ -112,9 +118,23 @@
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();
-  // Formulas get their width late.
-  window.addEventListener("load", () => {
-    const typeset = window.MathJax && window.MathJax.startup && window.MathJax.startup.promise;
-    if (typeset) typeset.then(watch);
+
+  // A formula in what is copied becomes its TeX, not loose letters one below the other.
+  document.addEventListener("copy", (event) => {
+    const chosen = getSelection();
+    if (!chosen.rangeCount) return;
+    const part = document.createElement("div");
+    part.append(chosen.getRangeAt(0).cloneContents());
+    const formulas = part.querySelectorAll("math");
+    if (!formulas.length) return;
+    formulas.forEach((formula) => {
+      const dollars = formula.getAttribute("display") === "block" ? "$$" : "$";
+      formula.replaceWith(dollars + formula.dataset.tex + dollars);
+    });
+    document.body.append(part); // only what is laid out has lines
+    event.clipboardData.setData("text/plain", part.innerText);
+    event.clipboardData.setData("text/html", part.innerHTML);
+    part.remove();
+    event.preventDefault();
   });
 })();
