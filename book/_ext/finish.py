@@ -7,6 +7,7 @@
 - MathJax is loaded where a formula stands, and after the page.
 - The two fonts of the text come within the style sheet, so that no line moves when they arrive.
 - A picture carries its width and height, so that nothing moves when it comes; it comes when needed.
+- A drawing becomes part of the page (see drawings.py).
 """
 
 import json
@@ -15,9 +16,11 @@ import struct
 from base64 import b64encode
 from hashlib import sha256
 from html import escape, unescape
+from itertools import count
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
+import drawings
 from bs4 import BeautifulSoup
 
 STYLES, SCRIPTS = "bundle.css", "bundle.js"
@@ -103,7 +106,9 @@ class Finisher:
             rest,
             flags=re.DOTALL,
         )
-        rest = IMAGE.sub(lambda found: self.image(found[0], folder), rest)
+        numbers = count()
+        rest = IMAGE.sub(lambda found: self.image(found[0], folder, numbers), rest)
+        rest = drawings.captioned(rest)
         root = "../" * len(PurePosixPath(folder).parts)
         head = re.sub(r"\n\s*\n+", "\n", head)
         return (
@@ -164,9 +169,15 @@ class Finisher:
                 digest.update((self.out / path).read_bytes())
         return digest.hexdigest()[:8]
 
-    def image(self, tag: str, folder: str) -> str:
-        """The tag with the picture's size, and loaded only where it comes into view."""
+    def image(self, tag: str, folder: str, numbers: count) -> str:
+        """The drawing; or the tag with the picture's size, loaded only where it comes into view."""
         address = ADDRESS.search(tag)
+        if address and address[1].endswith(".svg"):
+            name = PurePosixPath(address[1]).name
+            for source, its in self.app.builder.images.items():
+                if its == name:
+                    text = Path(self.app.srcdir, source).read_text(encoding="utf-8")
+                    return drawings.inlined(tag, text, f"d{next(numbers)}")
         tag = tag.removesuffix("/>").removesuffix(">").rstrip()
         if "loading=" not in tag and "logo__image" not in tag:
             tag += ' loading="lazy" decoding="async"'
@@ -210,13 +221,15 @@ class Finisher:
             for path in self.bundles[SCRIPTS]
         )
         (static / SCRIPTS).write_text(script, encoding="utf-8")
-        texts = [script, *(path.read_text() for path in self.out.rglob("*.html"))]
+        pages = [path.read_text() for path in self.out.rglob("*.html")]
+        texts = [script, *pages]
         words = {word for text in texts for word in re.findall(r"[\w-]+", text)}
         rules = []
         for path in self.bundles[STYLES]:
             own = path.endswith("book.css")
             text = self.sheet(path)
             rules.append(with_fonts(text, static) if own else pruned(text, words))
+        rules.append(drawings.sheet(pages, static))
         (static / STYLES).write_text("\n".join(rules), encoding="utf-8")
 
 
