@@ -82,6 +82,8 @@ def test_text_is_inside_the_figure_and_meets_nothing(lit):
     for (one, box), (other, its) in combinations(texts, 2):
         assert not box.overlaps(its), (one, other)
     for outline in named(figure, FancyBboxPatch):
+        if lit is not None and outline.get_gid() == "multihead":
+            continue  # the strip's cards are behind the box that has the text
         frame = outline.get_window_extent(renderer)
         for text, box in texts:
             inside = frame.x0 < box.x0 and box.x1 < frame.x1
@@ -90,12 +92,12 @@ def test_text_is_inside_the_figure_and_meets_nothing(lit):
 
 
 def test_nothing_but_colour_changes():
-    whole, part = architecture(), architecture("mlp")
-    here = [(a.get_gid(), a.get_window_extent().bounds) for a in named(whole, Patch)]
-    there = [(a.get_gid(), a.get_window_extent().bounds) for a in named(part, Patch)]
+    one, other = architecture("attention"), architecture("mlp")
+    here = [(a.get_gid(), a.get_window_extent().bounds) for a in named(one, Patch)]
+    there = [(a.get_gid(), a.get_window_extent().bounds) for a in named(other, Patch)]
     assert here == there
-    assert [a.get_text() for a in named(whole, Text)] == [
-        a.get_text() for a in named(part, Text)
+    assert [a.get_text() for a in named(one, Text)] == [
+        a.get_text() for a in named(other, Text)
     ]
 
 
@@ -106,7 +108,7 @@ def test_the_residual_stream_is_one_straight_line():
 
 
 def test_masked_cells_are_those_above_the_diagonal():
-    figure = architecture("attention")
+    figure = architecture()
     cells = [
         p for p in named(figure, mpl.patches.Rectangle) if p.get_gid() == "attention"
     ]

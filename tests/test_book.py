@@ -94,17 +94,13 @@ def texts(cell) -> list[str]:
             shown.append(output.text)
         elif "text/html" in data:
             shown.append(BeautifulSoup(data["text/html"], "html.parser").get_text(" "))
-        elif not {"image/png", "text/markdown"} & set(data):
+        elif not {"image/svg+xml", "text/markdown"} & set(data):
             shown.append(data.get("text/plain", ""))
     return shown
 
 
 def images(cell) -> list:
-    return [
-        o
-        for o in cell.outputs
-        if {"image/png", "image/svg+xml"} & set(o.get("data", {}))
-    ]
+    return [o for o in cell.outputs if "image/svg+xml" in o.get("data", {})]
 
 
 def test_table_of_contents_lists_every_page_and_no_other():
@@ -167,6 +163,18 @@ def test_figures_have_alt_text_caption_and_name(path):
         assert len(images(cell)) == 1, f"one figure a cell:\n{cell.source}"
         names.append(name)
     assert len(set(names)) == len(names)
+
+
+@every_notebook
+def test_figures_are_stored_as_small_svg_and_in_no_other_form(path):
+    for cell in code_cells(path):
+        for output in cell.outputs:
+            forms = {
+                form for form in output.get("data", {}) if form.startswith("image/")
+            }
+            assert forms <= {"image/svg+xml"}, cell.source
+        for output in images(cell):
+            assert len(output.data["image/svg+xml"].encode()) < 68_000, cell.source
 
 
 @every_notebook

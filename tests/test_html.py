@@ -3,6 +3,7 @@
 Broken links, missing alternative texts, anything that a page would fetch from another host.
 """
 
+import gzip
 import json
 import math
 import re
@@ -151,6 +152,31 @@ def test_images_have_alternative_texts(pages):
             assert not re.fullmatch(r"[0-9a-f]{16,}", Path(alt).stem), (
                 f"{path.name}: alt={alt}"
             )
+
+
+def test_drawings_are_part_of_the_page_and_have_names(pages, site):
+    sheet = (site / "_static/bundle.css").read_text(encoding="utf-8")
+    count = 0
+    for path, soup in pages.items():
+        assert not soup.select("article img[src$='.svg']"), path.name
+        for drawing in soup.select("svg.drawing"):
+            count += 1
+            assert drawing["role"] == "img"
+            assert len(drawing["aria-label"]) >= 20, (
+                f"{path.name}: {drawing['aria-label']}"
+            )
+            referred = re.findall(r"(?:url\(|href=\")#([\w-]+)", str(drawing))
+            own = {tag["id"] for tag in drawing.find_all(id=True)}
+            assert {*referred} <= own, path.name
+        for colour in {*re.findall(r"var\((--c\w{6}),", str(soup))}:
+            assert f"{colour}:#" in sheet, f"{path.name}: {colour}"
+    assert count > 100
+
+
+def test_chapters_are_light(pages):
+    """What a chapter weighs before it is scrolled; its pictures are within it."""
+    for path in pages:
+        assert len(gzip.compress(path.read_bytes())) < 300_000, path.name
 
 
 def test_every_formula_is_set_and_no_script_is_sent_for_it(pages, site):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import browser as browsers
+import labels
 import measure_pages
 import pdf
 import pytest
@@ -322,7 +323,7 @@ def test_paper_is_white_from_either_theme(fresh_page, site, theme):
             text: style('.bd-article p').color,
             code: style('.bd-article div.cell_input pre').color,
             box: style('.bd-article div.cell_input').backgroundColor,
-            picture: style('.bd-article figure img').filter,
+            picture: style('svg.drawing').getPropertyValue('--c1f2933'),
             broken: style('.bd-article div.cell_input').boxDecorationBreak,
             kept: style('.bd-article figure').breakInside,
             bar: style('.bd-sidebar-primary').display,
@@ -337,10 +338,109 @@ def test_paper_is_white_from_either_theme(fresh_page, site, theme):
     assert light(looks["box"]) > 0.9
     assert light(looks["text"]) < 0.3
     assert light(looks["code"]) < 0.3
-    assert looks["picture"] == "none"
+    assert looks["picture"] == "", "a drawing keeps its own colours"
     assert looks["broken"] == "clone"
     assert looks["kept"] == "avoid"
     assert looks["bar"] == "none"
+
+
+@pytest.mark.parametrize("width", labels.WINDOWS)
+def test_every_label_of_a_figure_can_be_read(chromium, site, width):
+    tab = chromium.new_page(viewport={"width": width, "height": 900})
+    small, seen = [], 0
+    for name in NAMES:
+        tab.goto((site / "book" / f"{name}.html").as_uri())
+        for figure, size, text, *_ in labels.measured(tab):
+            seen += 1
+            if size < labels.WINDOWS[width] - 0.01:
+                small.append(f"{figure}: {size:.1f} px, {text!r}")
+    tab.close()
+    assert seen > 100
+    assert not small, small
+
+
+def test_labels_are_as_wide_as_they_were_measured(page, site):
+    """In the font that came with the page, not in one that the machine happens to have."""
+    page.goto((site / "book" / "03_attention.html").as_uri())
+    page.evaluate("document.fonts.ready")
+    widths = page.evaluate(
+        """() => [...document.querySelectorAll('svg.drawing text')]
+          .filter((text) => text.textContent === 'optimizer step')
+          .map((text) => text.getComputedTextLength() /
+            parseFloat(getComputedStyle(text).fontSize))"""
+    )
+    from matplotlib.textpath import TextPath
+
+    end = TextPath((0, 0), "optimizer step", 100).get_extents().x1
+    assert widths
+    assert all(abs(width - end / 100) < 0.1 for width in widths)
+    loaded = page.evaluate(
+        "[...document.fonts].filter((f) => f.family.includes('Figures') && "
+        "f.status === 'loaded').length"
+    )
+    assert loaded >= 2
+
+
+def test_a_phone_shows_panels_one_below_the_other_and_a_desktop_side_by_side(
+    page, site
+):
+    page.goto((site / "book" / "03_attention.html").as_uri())
+    shapes = {}
+    for width in (390, 1440):
+        page.set_viewport_size({"width": width, "height": 844})
+        shapes[width] = page.evaluate(
+            """() => {
+              const figure = document.getElementById('fig-attention-leak');
+              const shown = [...figure.querySelectorAll('svg.drawing')]
+                .filter((drawing) => drawing.getClientRects().length);
+              const said = figure.querySelector('figcaption').innerText;
+              return [shown.length, shown[0].clientWidth > shown[0].clientHeight, said];
+            }"""
+        )
+    page.set_viewport_size(PHONE)
+    assert shapes[390][:2] == [1, False]
+    assert shapes[1440][:2] == [1, True]
+    assert "Above:" in shapes[390][2]
+    assert "Left:" in shapes[1440][2]
+
+
+def test_a_figure_opens_by_a_tap_or_by_the_keyboard_and_closes_by_escape(page, site):
+    page.goto((site / "book" / "03_attention.html").as_uri())
+    drawing = page.locator("#fig-attention-leak svg.drawing.narrow")
+    before = drawing.bounding_box()["width"]
+    dialog = page.locator("dialog.enlarged")
+    drawing.click(position={"x": 5, "y": 5})
+    assert dialog.is_visible()
+    assert dialog.locator("svg").bounding_box()["width"] > 1.5 * before
+    assert "Figure" in dialog.get_attribute("aria-label")
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+
+    button = page.locator("#fig-attention-leak button.enlarge")
+    assert re.match(r"Enlarge Figure 3\.\d", button.get_attribute("aria-label"))
+    button.focus()
+    page.keyboard.press("Enter")
+    assert dialog.is_visible()
+    page.keyboard.press("Escape")
+    assert button.evaluate("(button) => button === document.activeElement")
+    assert not page.wrong
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_drawing_has_the_colours_of_the_theme(fresh_page, site, theme):
+    fresh_page.emulate_media(color_scheme=theme)
+    fresh_page.goto((site / "book" / "03_attention.html").as_uri())
+    ink, ground, paper = fresh_page.evaluate(
+        """() => {
+          const drawing = document.querySelector('svg.drawing');
+          const fill = (part) => getComputedStyle(part).fill;
+          return [fill(drawing.querySelector('text')), fill(drawing.querySelector('path')),
+                  getComputedStyle(document.body).backgroundColor];
+        }"""
+    )
+    assert ground == paper
+    light = sum(map(int, re.findall(r"\d+", ink)[:3])) / 765
+    assert light < 0.5 if theme == "light" else light > 0.5
 
 
 def test_a_page_is_printed(page, site):

@@ -1,6 +1,5 @@
 """The figures: one style, colours and type that every reader can read."""
 
-import io
 import re
 import subprocess
 import sys
@@ -16,12 +15,17 @@ from matplotlib.colors import to_rgb
 
 from decoder_only_book import notebook, plots
 from decoder_only_book.pictures.architecture import PARTS, architecture
+from decoder_only_book.pictures.matrices import low_rank
 from decoder_only_book.pictures.merging import merging
 from decoder_only_book.pictures.placing import placing
+from decoder_only_book.vector import svg
 
 mpl.use("Agg")
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import drawings  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +35,9 @@ def _no_figure_and_no_setting_stays():
     plt.close("all")
 
 
-def png(figure) -> int:
+def size(figure) -> int:
     """The size in bytes of the figure as a notebook stores it."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", bbox_inches="tight")
-    return file.tell()
+    return len(svg(figure).encode())
 
 
 # ------------------------------------------------------------------------------------------- style
@@ -152,6 +154,12 @@ def test_the_dark_page_is_what_the_filter_makes_of_white():
     assert "filter: invert(0.93) hue-rotate(180deg);" in css
 
 
+def test_the_pages_turn_colours_as_the_filter_does():
+    for colour in ("#ffffff", "#000000", *SERIES, *PARTS.values()):
+        turned = drawings.in_the_dark(colour.removeprefix("#"))
+        assert to_rgb(f"#{turned}") == pytest.approx(in_the_dark(colour), abs=0.002)
+
+
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("vision", VISIONS)
 def test_series_differ_to_every_colour_vision_on_every_page(vision, page):
@@ -171,9 +179,46 @@ def test_words_stand_out_in_light_and_dark(colour):
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("colour", [*SERIES, *PARTS.values()])
+@pytest.mark.parametrize("colour", [*SERIES, plots.MIST, *PARTS.values()])
 def test_lines_stand_out_on_every_page(colour, page):
     assert contrast(PAGES[page](colour), PAGES[page]("white")) >= 3
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_colour_maps_of_lines_are_cut_where_they_no_longer_stand_out(page):
+    cuts = []
+    for path in (ROOT / "book").glob("*.ipynb"):
+        found = re.findall(
+            r"viridis\(np\.linspace\(([\d.]+), ([\d.]+)", path.read_text()
+        )
+        cuts += [float(end) for ends in found for end in ends]
+    assert len(cuts) >= 4
+    for end in cuts:
+        colour = PAGES[page](mpl.colormaps["viridis"](end)[:3])
+        assert contrast(colour, PAGES[page]("white")) >= 3, end
+
+
+def test_no_chapter_draws_what_carries_meaning_in_pale_grey():
+    for path in (ROOT / "book").glob("*.ipynb"):
+        for line in path.read_text().splitlines():
+            if "plots." in line or "color" in line:
+                for colour in re.findall(r'\\"(#[0-9A-Fa-f]{6})\\"', line):
+                    assert contrast(colour, "white") >= 3, (
+                        f"{path.name}: {line.strip()}"
+                    )
+
+
+def test_one_colour_means_one_thing():
+    named = {
+        "attention": plots.ATTENTION,
+        "mlp": plots.MLP,
+        "normalization": plots.NORM,
+        "embeddings": plots.EMBEDDING,
+        "lm_head": plots.HEAD,
+        "model": plots.STREAM,
+    }
+    assert {part: PARTS[part] for part in named} == named
+    assert len({*named.values(), plots.MODEL, plots.TRUTH}) == len(named) + 2
 
 
 def test_lines_take_their_colours_in_this_order():
@@ -230,8 +275,9 @@ def test_figures_are_small_files():
         plots.heatmap(weights[:6, :6], decimals=2),
     )
     for ax in charts:
-        assert png(ax.figure) < 60_000
-    assert png(architecture()) < 100_000
+        assert size(ax.figure) < 30_000
+    assert size(architecture()) < 30_000
+    assert size(architecture("mlp")) < 15_000
 
 
 def test_loss_curves_show_the_floor_and_the_gap():
@@ -351,3 +397,19 @@ def test_positions_enter_in_three_places():
         ]
         heights.append({text.get_position()[1] for text in lit})
     assert heights == [{1}, {3}, {5}]
+
+
+def test_a_low_rank_change_is_drawn_with_its_sizes():
+    up, down = np.ones((4, 1)), np.ones((1, 5))
+    said = [text.get_text() for text in low_rank(np.eye(4, 5), up, down).axes[0].texts]
+    assert [word for word in said if word in "×+="] == ["×", "=", "+", "="]
+    assert [word for word in said if " × " in word][:3] == ["4 × 1", "1 × 5", "4 × 5"]
+    images = low_rank(np.eye(4, 5), up, down).axes[0].images
+    assert np.array_equal(images[-1].get_array(), np.eye(4, 5) + 1)
+
+
+@pytest.mark.parametrize("shapes", [((4, 5), (3, 1), (1, 5)), ((4, 5), (4, 2), (1, 5))])
+def test_matrices_that_do_not_fit_are_refused(shapes):
+    with pytest.raises(ValueError, match=r"must be \(f, d\), \(f, r\), \(r, d\)"):
+        low_rank(*map(np.zeros, shapes))
+    assert plt.get_fignums() == []

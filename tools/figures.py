@@ -3,7 +3,7 @@
     decoder-only train --out runs/hamlet
     python tools/figures.py runs/hamlet/log.jsonl
 
-Written are book/figures/floor.png (the run's losses and the floor), book/figures/opening.json (a
+Written are book/figures/floor.svg (the run's losses and the floor), book/figures/opening.json (a
 story by the stored model, and the letter at which it leaves the language) and book/_static/card.png
 (what other sites show of a link). The log is copied to benchmarks/results/, so that without an
 argument all is made anew from there. Run it again whenever the stored model has changed.
@@ -25,10 +25,11 @@ from decoder_only.generation import write
 from decoder_only.stories import StoryLanguage
 from decoder_only_book import plots
 from decoder_only_book.stored import load_story_model
+from decoder_only_book.vector import svg
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = ROOT / "benchmarks" / "results" / "stories-cpu.jsonl"
-FIGURE = ROOT / "book" / "figures" / "floor.png"
+FIGURE = ROOT / "book" / "figures" / "floor.svg"
 STORY = ROOT / "book" / "figures" / "opening.json"
 CARD = ROOT / "book" / "_static" / "card.png"
 
@@ -59,11 +60,12 @@ def draw(path: Path, size: tuple[float, float], title: str | None = None) -> Non
     low = floor if floor is not None else last
     axes.set_ylim(low - 0.25 * (last - low) - 0.05, low + 5 * (last - low) + 0.05)
     if title:
-        axes.set_title(title, loc="left", fontsize=20, fontweight="bold", pad=18)
+        axes.set_title(title, loc="left", fontsize=16, fontweight="bold", pad=14)
     path.parent.mkdir(exist_ok=True)
-    figure.savefig(
-        path, dpi=100 if title else "figure", bbox_inches=None if title else "tight"
-    )
+    if path.suffix == ".svg":
+        path.write_text(svg(figure) + "\n", encoding="utf-8")
+    else:
+        figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
@@ -100,8 +102,8 @@ def tell() -> dict:
 def main() -> None:
     if len(sys.argv) > 1:
         copyfile(sys.argv[1], LOG)
-    draw(FIGURE, (7.2, 3.3))
-    draw(CARD, (12, 6.3), "Decoder-Only Transformers")
+    draw(FIGURE, (plots.WIDTH, 2.7))
+    draw(CARD, (8, 4.2), "Decoder-Only Transformers")
     story = json.dumps(tell(), indent=1, ensure_ascii=False)
     STORY.write_text(story + "\n", encoding="utf-8")
 

@@ -7,6 +7,7 @@
 - The fonts that stand above the fold are asked for in the head, so that they come with the style
   sheet and not after it.
 - A picture carries its width and height, so that nothing moves when it comes; it comes when needed.
+- A drawing becomes part of the page (see drawings.py).
 """
 
 import json
@@ -14,9 +15,11 @@ import re
 import struct
 from hashlib import sha256
 from html import escape, unescape
+from itertools import count
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
+import drawings
 from bs4 import BeautifulSoup
 
 STYLES, SCRIPTS = "bundle.css", "bundle.js"
@@ -120,7 +123,9 @@ class Finisher:
             flags=re.DOTALL,
         )
         rest = AFFIXED.sub(held, rest)
-        rest = IMAGE.sub(lambda found: self.image(found[0], folder), rest)
+        numbers = count()
+        rest = IMAGE.sub(lambda found: self.image(found[0], folder, numbers), rest)
+        rest = drawings.captioned(rest)
         # Without scripts the page is light; every rule of colour asks for a theme by name.
         head = re.sub(
             r"<html\b(?![^>]*\bdata-theme=)", '<html data-theme="light"', head, count=1
@@ -177,9 +182,15 @@ class Finisher:
                 digest.update((self.out / path).read_bytes())
         return digest.hexdigest()[:8]
 
-    def image(self, tag: str, folder: str) -> str:
-        """The tag with the picture's size, and loaded only where it comes into view."""
+    def image(self, tag: str, folder: str, numbers: count) -> str:
+        """The drawing; or the tag with the picture's size, loaded only where it comes into view."""
         address = ADDRESS.search(tag)
+        if address and address[1].endswith(".svg"):
+            name = PurePosixPath(address[1]).name
+            for source, its in self.app.builder.images.items():
+                if its == name:
+                    text = Path(self.app.srcdir, source).read_text(encoding="utf-8")
+                    return drawings.inlined(tag, text, f"d{next(numbers)}")
         tag = tag.removesuffix("/>").removesuffix(">").rstrip()
         if "loading=" not in tag and "logo__image" not in tag:
             tag += ' loading="lazy" decoding="async"'
@@ -235,6 +246,7 @@ class Finisher:
         for path in self.bundles[STYLES]:
             text = self.sheet(path)
             rules.append(text if path.endswith("book.css") else pruned(text, words))
+        rules.append(drawings.sheet(pages, static))
         sheet = without_unused("\n".join(rules), [script, *pages])
         (static / STYLES).write_text(sheet, encoding="utf-8")
 

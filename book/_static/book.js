@@ -109,7 +109,48 @@
     after.after(bar);
   }
 
+  // A figure opens at the window's full size: by a click on it, or by its button.
+  function enlarge() {
+    const figures = [...document.querySelectorAll(".bd-article figure")].filter((figure) =>
+      figure.querySelector(":scope > svg.drawing"));
+    if (!figures.length) return;
+    const dialog = document.createElement("dialog");
+    dialog.className = "enlarged";
+    dialog.addEventListener("click", (event) => {
+      if (event.target === dialog) dialog.close();
+    });
+    document.body.append(dialog);
+    for (const figure of figures) {
+      const number = figure.querySelector(".caption-number");
+      const name = number ? number.textContent.trim() : "the figure";
+      const open = () => {
+        // Names within the copy are its own: what is hidden in the page cannot be referred to.
+        const drawing = figure.querySelector("svg.drawing").outerHTML
+          .replace(/(\bid="|url\(#|\bhref="#)/g, "$1big-").replace("drawing wide", "drawing");
+        const caption = figure.querySelector("figcaption");
+        dialog.setAttribute("aria-label", name);
+        dialog.innerHTML = "<button type='button' autofocus>Close</button>" + drawing;
+        if (caption) dialog.append(caption.cloneNode(true));
+        dialog.querySelectorAll("figcaption [id]").forEach((part) => part.removeAttribute("id"));
+        dialog.querySelector("button").addEventListener("click", () => dialog.close());
+        dialog.showModal();
+      };
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "enlarge";
+      button.textContent = "Enlarge";
+      button.setAttribute("aria-label", "Enlarge " + name);
+      button.addEventListener("click", open);
+      figure.prepend(button);
+      figure.querySelectorAll(":scope > svg.drawing").forEach((drawing) =>
+        drawing.addEventListener("click", () => {
+          if (!getSelection().toString()) open();
+        }));
+    }
+  }
+
   function start() {
+    enlarge();
     watch();
     narrow();
     open();

@@ -30,34 +30,38 @@ GREEN = "#13A574"
 VERMILLION = "#B43A00"
 PURPLE = "#BD7EBB"
 SKY = "#5790FD"
-INK, GREY, MIST = "#1F2933", "#5C6672", "#9AA2AD"
+INK, GREY, MIST = "#1F2933", "#5C6672", "#88919C"
 
-# Inches. The book's column is about seven hundred pixels wide, a phone's about half of that.
-WIDTH = 6.4
+# Inches. On a phone a point is a pixel, and this is all its width; on a larger screen a point is
+# one and a half, and the wider one, for panels side by side, is the book's column.
+WIDTH, WIDE = 4.9, 6.7
 
 _STYLE = {
-    "figure.figsize": (WIDTH, 3.6),
-    "figure.dpi": 132,
+    "figure.figsize": (WIDTH, 3.0),
+    "figure.dpi": 150,
     "figure.constrained_layout.use": True,
     "savefig.dpi": "figure",
     "font.family": "sans-serif",
     # Matplotlib ships this family, so a figure is the same on every machine.
     "font.sans-serif": ["DejaVu Sans"],
-    "mathtext.fontset": "stix",
-    "axes.titlesize": 11.5,
+    "mathtext.fontset": "dejavusans",
+    # An image keeps its own pixels, whatever its size on the page.
+    "image.interpolation": "none",
+    "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY]),
     "grid.color": "#E3E6EA",
-    "lines.linewidth": 2.0,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
-    "legend.fontsize": 10.5,
+    "legend.fontsize": 9.5,
     **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-    **dict.fromkeys(("axes.linewidth", "grid.linewidth"), 0.8),
-    **dict.fromkeys(("font.size", "axes.labelsize"), 11),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 10),
+    **dict.fromkeys(("axes.linewidth", "grid.linewidth"), 0.7),
+    **dict.fromkeys(("font.size", "axes.labelsize"), 10),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 9.5),
     **dict.fromkeys(
         ("figure.facecolor", "savefig.facecolor", "axes.facecolor"), "white"
     ),
@@ -116,7 +120,7 @@ def loss_curves(
     with style():
         ax = plt.subplots()[1] if ax is None else ax
         for name, (steps, losses) in points.items():
-            quiet = {"linewidth": 1.0, "color": "#B4BBC4"} if name in faint else {}
+            quiet = {"linewidth": 0.8, "color": MIST} if name in faint else {}
             marker = {"marker": "o", "markersize": 3.5} if steps.size <= 40 else {}
             ax.plot(steps, losses, label=name, **quiet, **marker)
         if floor is not None:
@@ -128,14 +132,14 @@ def loss_curves(
 
 def _draw_floor(ax: Axes, floor: float, step: float, loss: float) -> None:
     """Draw the floor, and the gap above it at the end of a curve."""
-    ax.axhline(floor, color=INK, linewidth=1.3, linestyle=(0, (5, 3)))
+    ax.axhline(floor, color=INK, linewidth=1.0, linestyle=(0, (5, 3)))
     bottom, top = ax.get_ylim()
     # Room for both numbers below the floor, where no curve stays for long.
     ax.set_ylim(min(bottom, floor - 0.14 * (top - floor)), top)
     below = {"textcoords": "offset points", "ha": "right", "va": "top"}
     below["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
     label = f"floor {floor:.3f}, gap {loss - floor:.3f}"
-    ax.annotate(label, (step, floor), (0, -6), fontsize=10.5, **below)
+    ax.annotate(label, (step, floor), (0, -5), fontsize=9.5, **below)
     if loss - floor > 0.04 * (top - floor):
         arrow = {"arrowstyle": "<->", "color": INK, "mutation_scale": 7}
         arrow |= {"shrinkA": 0, "shrinkB": 0}

@@ -16,6 +16,7 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
+from decoder_only import plots
 from decoder_only.plots import (
     BLUE,
     GREEN,
@@ -30,19 +31,27 @@ from decoder_only.plots import (
     loss_curves,
     numeric_array,
     style,
-    use_style,
 )
+from decoder_only_book.vector import show_as_svg
 
 __all__ = [
+    "ATTENTION",
     "BLUE",
+    "EMBEDDING",
     "GREEN",
     "GREY",
+    "HEAD",
     "INK",
     "MIST",
+    "MLP",
+    "MODEL",
+    "NORM",
     "ORANGE",
     "PURPLE",
     "SIGNED",
     "SKY",
+    "STREAM",
+    "TRUTH",
     "VERMILLION",
     "WEIGHTS",
     "WIDTH",
@@ -50,11 +59,18 @@ __all__ = [
     "box",
     "heatmap",
     "loss_curves",
+    "numeric_array",
     "page",
     "style",
     "use_style",
 ]
 
+
+# One colour for one thing, through the whole book.
+ATTENTION, MLP, NORM, STREAM = BLUE, GREEN, "#8C8C26", "#332288"
+EMBEDDING, HEAD = PURPLE, VERMILLION
+# What a model says, and what the language says.
+MODEL, TRUTH = SKY, INK
 
 # One hue that only darkens, for weights and probabilities; two hues around white, for signs.
 WEIGHTS = LinearSegmentedColormap.from_list(
@@ -65,6 +81,12 @@ WEIGHTS = LinearSegmentedColormap.from_list(
 SIGNED = LinearSegmentedColormap.from_list(
     "signed", ["#9C3D00", "#E58A4E", "#FFFFFF", "#5BA3D0", "#0A4A78"], N=257
 )
+
+
+def use_style() -> None:
+    """Make the book's style the default, and let the notebook show and store figures as SVG."""
+    plots.use_style()
+    show_as_svg()
 
 
 def heatmap(
@@ -114,7 +136,7 @@ def heatmap(
     with style():
         ax = plt.subplots()[1] if ax is None else ax
         colours = (SIGNED if signed else WEIGHTS).with_extremes(bad="#ECEEF1")
-        image = ax.imshow(values, colours, interpolation="nearest", clim=limits)
+        image = ax.imshow(values, colours, interpolation="none", clim=limits)
         ax.grid(False)
         ax.spines[:].set_visible(False)
         ax.tick_params(length=0)
@@ -189,7 +211,7 @@ def _write_values(image: AxesImage, values: np.ndarray, decimals: int) -> None:
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             shade = np.dot(image.cmap(image.norm(value))[:3], (0.299, 0.587, 0.114))
-            look = {"color": "white" if shade < 0.55 else INK, "fontsize": 9.5}
+            look = {"color": "white" if shade < 0.55 else INK, "fontsize": 9}
             text = f"{value:.{decimals}f}".replace("-", "−")
             image.axes.text(column, row, text, ha="center", va="center", **look)
 

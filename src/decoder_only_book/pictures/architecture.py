@@ -1,6 +1,7 @@
-"""The one diagram of the architecture, the same in every chapter; only what is lit changes.
+"""The one diagram of the architecture: whole, and as the strip that begins each chapter.
 
-    architecture(lit="attention")    the diagram, with one part in colour
+    architecture()                   the whole diagram, in colour
+    architecture(lit="attention")    the strip, with one part in colour and the rest in grey
 
 Used by every chapter.
 """
@@ -20,13 +21,13 @@ __all__ = ["PARTS", "architecture"]
 
 PARTS: dict[str, str] = {
     "tokenization": plots.ORANGE,
-    "embeddings": plots.PURPLE,
-    "attention": plots.BLUE,
+    "embeddings": plots.EMBEDDING,
+    "attention": plots.ATTENTION,
     "multihead": plots.SKY,
-    "normalization": "#999933",
-    "mlp": plots.GREEN,
-    "lm_head": plots.VERMILLION,
-    "model": "#332288",
+    "normalization": plots.NORM,
+    "mlp": plots.MLP,
+    "lm_head": plots.HEAD,
+    "model": plots.STREAM,
     "training": "#882255",
     "scaling": "#7A4B12",
 }
@@ -37,9 +38,9 @@ _ASSEMBLED = ("embeddings", "attention", "multihead", "normalization", "mlp", "l
 
 # Inches, from the bottom left. All floors share their left and right edges, and the residual
 # stream is one straight line.
-_SIZE = (5.0, 7.5)
-_LEFT, _RIGHT, _STREAM = 0.62, 4.42, 1.12
-_BRANCH_LEFT, _BRANCH_RIGHT = 1.72, 4.28
+_SIZE, _STRIP = (4.9, 7.5), (4.9, 2.12)
+_LEFT, _RIGHT, _STREAM = 0.60, 4.36, 1.10
+_BRANCH_LEFT, _BRANCH_RIGHT = 1.70, 4.22
 _BLOCK = (2.00, 5.36)
 _PADDING = 0.14
 
@@ -51,11 +52,12 @@ def architecture(lit: str | Collection[str] | None = None) -> Figure:
     vocabulary v.
 
     Args:
-        lit: the part, or parts, of `PARTS` to draw in colour, with the rest in grey; None draws
-            everything in colour. "model" lights all that the model is assembled from.
+        lit: None for the whole diagram, from bottom to top. The part, or parts, of `PARTS` to
+            draw in colour, with the rest in grey, for the strip, from left to right. "model"
+            lights all that the model is assembled from.
 
     Returns:
-        A figure 5 inches wide and 7.5 high, best shown about 480 pixels wide.
+        A figure 4.9 inches wide.
 
     Raises:
         ValueError: a name is not in `PARTS`.
@@ -67,23 +69,26 @@ def architecture(lit: str | Collection[str] | None = None) -> Figure:
     if "model" in names:
         names |= set(_ASSEMBLED)
     with plots.style():
-        drawing = _Drawing(names)
-        _draw_input(drawing)
-        _draw_block(drawing)
-        _draw_output(drawing)
-        _draw_margins(drawing)
+        drawing = _Drawing(names, _SIZE if lit is None else _STRIP)
+        if lit is None:
+            _draw_input(drawing)
+            _draw_block(drawing)
+            _draw_output(drawing)
+            _draw_margins(drawing)
+        else:
+            _draw_strip(drawing)
     return drawing.axes.figure
 
 
 class _Drawing:
     """Primitives that know whether their part is lit. Each artist's gid names its part."""
 
-    def __init__(self, lit: set[str]) -> None:
+    def __init__(self, lit: set[str], size: tuple[float, float]) -> None:
         self.lit = lit
-        self.axes = plots.page(*_SIZE)
+        self.axes = plots.page(*size)
 
     def colour(self, part: str) -> str:
-        return PARTS[part] if part in self.lit else "#C5CAD1"
+        return PARTS[part] if part in self.lit else MIST
 
     def tint(self, part: str, strength: float) -> tuple[float, ...]:
         """Mix the part's colour, or a quiet grey, into white."""
@@ -104,7 +109,7 @@ class _Drawing:
 
     def label(self, part: str, x: float, y: float, text: str, **look: Any) -> None:
         # Text is centred on its line, not on its descenders, so that a row of labels is level.
-        look = {"fontsize": 10.5, "va": "center_baseline", "zorder": 6} | look
+        look = {"fontsize": 10, "va": "center_baseline", "zorder": 6} | look
         colour = INK if part in self.lit else GREY
         self.axes.text(x, y, text, color=colour, gid=part, **look)
 
@@ -114,7 +119,7 @@ class _Drawing:
         """A small borderless box around one word."""
         plain = {"strength": 0.42, "linewidth": 0.0, "radius": 0.04, "zorder": 5.0}
         self.box(part, left, y - 0.135, right, y + 0.135, **plain)
-        self.label(part, (left + right) / 2, y, text, fontsize=9.5, ha="center", **look)
+        self.label(part, (left + right) / 2, y, text, fontsize=9.2, ha="center", **look)
 
     def line(
         self, part: str, xs: tuple[float, ...], ys: tuple[float, ...], **look: Any
@@ -141,8 +146,7 @@ def _draw_input(drawing: _Drawing) -> None:
     """The way from text to the start of the residual stream."""
     part, edge, x = "tokenization", _RIGHT - _PADDING, _LEFT + _PADDING
     drawing.arrow(part, (_STREAM, 0.14), (_STREAM, 0.42))
-    serif = {"family": "DejaVu Serif"}
-    drawing.label(part, _STREAM + 0.12, 0.26, "“Once upon a time”", **serif)
+    drawing.label(part, _STREAM + 0.12, 0.26, "“Once upon a time”", style="italic")
     drawing.box(part, _LEFT, 0.42, _RIGHT, 0.90)
     drawing.label(part, x, 0.66, "Tokenization", weight="bold")
     right = edge
@@ -248,7 +252,7 @@ def _draw_output(drawing: _Drawing) -> None:
         corner = start + index * step, base
         drawing.axes.add_patch(Rectangle(corner, width, height, zorder=3, **look))
     best = start + step * int(heights.argmax()) + width / 2
-    token = {"ha": "center", "fontsize": 9.5, "family": "DejaVu Sans Mono"}
+    token = {"ha": "center", "fontsize": 9.2, "family": "DejaVu Sans Mono"}
     drawing.label(part, best, base + heights.max() + 0.10, "·there", **token)
 
 
@@ -264,8 +268,88 @@ def _draw_margins(drawing: _Drawing) -> None:
     turned = {"rotation": 90, "ha": "center", "va": "center"}
     drawing.label("training", x, 4.75, "training: gradients", **turned, **backed)
 
-    x, text = 4.68, "scaling: deeper, wider, more text"
+    x, text = 4.58, "scaling: deeper, wider, more text"
     for y in _BLOCK:
         drawing.line("scaling", (x - 0.06, x + 0.06), (y, y))
     drawing.line("scaling", (x, x), _BLOCK)
     drawing.label("scaling", x + 0.17, sum(_BLOCK) / 2, text, **turned)
+
+
+# The strip: the stream is a line from left to right; what comes before it stands at its left end
+# and what follows at its right.
+_LINE, _UP = 0.60, 1.36
+
+
+def _draw_strip(drawing: _Drawing) -> None:
+    """The same parts in the same order, in a strip of two floors."""
+    left, right = (0.03, 0.99), (4.02, 4.87)
+    _box(drawing, "tokenization", *left, _UP, "Tokenization")
+    drawing.arrow("tokenization", (0.51, _UP - 0.17), (0.51, _LINE + 0.17))
+    drawing.line("model", (left[1], 3.84), (_LINE, _LINE), linewidth=3.5)
+    drawing.arrow("model", (3.8, _LINE), (right[0] + 0.01, _LINE), size=11)
+    _box(drawing, "embeddings", *left, _LINE, "Embeddings")
+    _box(drawing, "normalization", *right, _LINE, "Norm")
+    drawing.arrow("lm_head", (4.44, _LINE + 0.17), (4.44, _UP - 0.17))
+    _box(drawing, "lm_head", *right, _UP, "LM head")
+
+    drawing.box(
+        "model", 1.18, 0.34, 3.84, 1.76, strength=0.035, linewidth=1.1, zorder=1
+    )
+    drawing.label(
+        "model", 1.26, 1.62, r"Block $\times\, L$", weight="bold", fontsize=9.2
+    )
+    for norm, width, part, text in (
+        (1.24, 0.75, "attention", "Attention"),
+        (2.72, 0.44, "mlp", "MLP"),
+    ):
+        start, end = norm + 0.60, norm + 0.60 + width
+        read, written = norm + 0.25, (start + end) / 2
+        drawing.arrow("model", (read, _LINE), (read, 1.03), size=8)
+        _box(drawing, "normalization", norm, norm + 0.50, 1.2, "Norm")
+        drawing.arrow("model", (norm + 0.50, 1.2), (start + 0.01, 1.2), size=7)
+        if part == "attention":  # as many heads, one behind the other
+            for by in (0.12, 0.06):
+                corners = (start + by, 1.03 + by, end + by, 1.37 + by)
+                drawing.box(
+                    "multihead", *corners, strength=0.5, radius=0.05, zorder=1.9 - by
+                )
+            drawing.label("multihead", end + 0.10, 1.62, r"$\times\, H$", ha="right")
+        _box(drawing, part, start, end, 1.2, text)
+        drawing.arrow("model", (written, 1.03), (written, _LINE + 0.08), size=8)
+        look = {"facecolor": "white", "edgecolor": drawing.colour("model")}
+        look |= {"gid": "model", "linewidth": 1.3, "zorder": 5}
+        drawing.axes.add_patch(Circle((written, _LINE), 0.08, **look))
+        arm, cross = 0.045, {"linewidth": 1.3, "zorder": 6}
+        drawing.line("model", (written - arm, written + arm), (_LINE, _LINE), **cross)
+        drawing.line("model", (written, written), (_LINE - arm, _LINE + arm), **cross)
+
+    top = 1.96
+    drawing.label(
+        "training", 4.44, top, "loss", ha="center", weight="bold", fontsize=9.2
+    )
+    drawing.arrow("training", (4.44, _UP + 0.17), (4.44, top - 0.09), size=7)
+    drawing.line("training", (4.22, 1.09), (top, top), dashes=(4, 2))
+    drawing.line("training", (1.09, 1.09), (top, _LINE + 0.1), dashes=(4, 2))
+    for start, end in (
+        ((1.10, _LINE + 0.1), (left[1], _LINE + 0.1)),
+        ((1.5, top), (1.5, 1.76)),
+        ((3.55, top), (3.55, 1.76)),
+    ):
+        drawing.arrow("training", start, end, size=7)
+    backed = {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 2}}
+    middle = {"ha": "center", "fontsize": 9.2}
+    drawing.label("training", 2.5, top, "training: gradients", **middle, **backed)
+    for x in (1.18, 3.84):
+        drawing.line("scaling", (x, x), (0.19, 0.27))
+    drawing.line("scaling", (1.18, 3.84), (0.23, 0.23))
+    text = "scaling: deeper, wider, more text"
+    drawing.label("scaling", 2.5, 0.08, text, **middle)
+
+
+def _box(
+    drawing: _Drawing, part: str, left: float, right: float, y: float, text: str
+) -> None:
+    """A box of the strip around its name."""
+    drawing.box(part, left, y - 0.17, right, y + 0.17, radius=0.05)
+    look = {"ha": "center", "weight": "bold", "fontsize": 9.2}
+    drawing.label(part, (left + right) / 2, y, text, **look)

@@ -20,7 +20,8 @@ from decoder_only_book import plots
 
 __all__ = ["caches", "loss_steps", "shapes"]
 
-_CELL = 0.42
+# Inches: a slot of a cache, and the bar of a certain word.
+_CELL, _BAR = 0.31, 0.85
 
 
 def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
@@ -47,27 +48,28 @@ def loss_steps(words: Sequence[str], logits: ArrayLike, came: int) -> Figure:
     nats = np.logaddexp.reduce(logits) - logits
     with np.errstate(over="ignore"):
         powers, p = np.exp(logits), np.exp(-nats)
-    axes, top = plots.page(6.4, 0.5 * len(words) + 1.35), 0.5 * len(words) + 0.5
-    places = {"word": 0.1, "logit $y$": 1.1, "$e^y$": 2.2, "softmax $p$": 3.2}
-    for title, x in (places | {"surprise $-\\log p$": 5.0}).items():
-        axes.text(x, top + 0.35, title, color=plots.GREY, fontsize=11)
+    axes, top = plots.page(plots.WIDTH, 0.5 * len(words) + 1.35), 0.5 * len(words) + 0.5
+    places = {"word": 0.05, "logit $y$": 0.72, "$e^y$": 1.45, "softmax $p$": 2.05}
+    for title, x in (places | {"surprise $-\\log p$": 3.72}).items():
+        axes.text(x, top + 0.35, title, color=plots.GREY)
     for row, word in enumerate(words):
         height = top - 0.5 * (row + 1) + 0.25
         colour = plots.VERMILLION if row == came else plots.BLUE
-        cells = [word, f"{logits[row]:.2f}", _short(powers[row], 1), _short(p[row], 3)]
+        logit = f"{logits[row]:.2f}".replace("-", "−")
+        cells = [word, logit, _short(powers[row], 1), _short(p[row], 3)]
         for text, x in zip(cells, places.values(), strict=True):
             weight = "bold" if row == came else "normal"
             axes.text(x, height, text, va="center_baseline", fontweight=weight)
-        corner = places["softmax $p$"] + 0.62, height - 0.11
-        axes.add_patch(Rectangle(corner, p[row], 0.22, color=colour))
+        corner = places["softmax $p$"] + 0.5, height - 0.11
+        axes.add_patch(Rectangle(corner, _BAR * p[row], 0.22, color=colour))
         if row == came:
-            start = corner[0] + p[row] + 0.06
-            plots.arrow(axes, (start, height), (4.95, height), color=colour)
+            start = corner[0] + _BAR * p[row] + 0.05
+            plots.arrow(axes, (start, height), (3.68, height), color=colour)
             bits = f"{_short(nats[row] / np.log(2), 2)} bits"
-            axes.text(5.0, height, bits, va="center_baseline", fontweight="bold")
-            axes.text(5.0, height - 0.3, f"({nats[row]:.2f} nats)")
+            axes.text(3.72, height, bits, va="center_baseline", fontweight="bold")
+            axes.text(3.72, height - 0.3, f"({nats[row]:.2f} nats)")
     y = top - 0.5 * len(words) - 0.05
-    axes.plot((places["$e^y$"] - 0.1, 4.6), (y + 0.15, y + 0.15), color=plots.MIST)
+    axes.plot((places["$e^y$"] - 0.1, 3.4), (y + 0.15, y + 0.15), color=plots.MIST)
     axes.text(places["$e^y$"], y - 0.12, _short(powers.sum(), 1), va="center_baseline")
     axes.text(places["softmax $p$"], y - 0.12, "1", va="center_baseline")
     axes.text(
@@ -96,36 +98,34 @@ def shapes(config: GPTConfig, length: int) -> Figure:
     sizes |= {"t": length, "f": c.mlp_width, "v": c.vocab_size}
     rows = [
         ("token ids", "s", plots.MIST),
-        ("stream, from the embedding", "s d", plots.PURPLE),
-        ("queries, keys, values", "h s k", plots.BLUE),
-        ("attention weights", "h s t", plots.BLUE),
-        ("stream, with what attention adds", "s d", plots.PURPLE),
-        ("hidden units of the MLP", "s f", plots.GREEN),
-        ("stream, with what the MLP adds", "s d", plots.PURPLE),
-        ("logits", "s v", plots.VERMILLION),
+        ("stream, from the embedding", "s d", plots.STREAM),
+        ("queries, keys, values", "h s k", plots.ATTENTION),
+        ("attention weights", "h s t", plots.ATTENTION),
+        ("stream, with what attention adds", "s d", plots.STREAM),
+        ("hidden units of the MLP", "s f", plots.MLP),
+        ("stream, with what the MLP adds", "s d", plots.STREAM),
+        ("logits", "s v", plots.HEAD),
     ]
-    axes = plots.page(6.4, 0.62 * len(rows) + 0.35)
-    unit = 2.5 / max(sizes.values()) ** 0.5
+    pitch, left, most = 0.54, 0.36, 4.2
+    axes = plots.page(plots.WIDTH, pitch * len(rows) + 0.1)
+    unit = most / max(sizes.values()) ** 0.5
     for row, (name, letters, colour) in enumerate(rows):
-        y, names = 0.62 * (row + 0.35), letters.split()
+        y, names = pitch * row + 0.1, letters.split()
         sheets = 3 if names[0] == "h" else 1
         width = unit * (sizes[names[-1]] if len(names) > 1 else 1) ** 0.5
         for sheet in reversed(range(sheets)):
-            corner = 3.1 + 0.06 * sheet, y - 0.14 + 0.05 * sheet
-            look = {"facecolor": colour, "edgecolor": "white", "linewidth": 1.0}
-            axes.add_patch(Rectangle(corner, max(width, 0.07), 0.27, **look))
+            corner = left + 0.06 * sheet, y + 0.04 * sheet
+            look = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.8}
+            axes.add_patch(Rectangle(corner, max(width, 0.07), 0.16, **look))
         size = " × ".join(str(sizes[letter]) for letter in names)
-        axes.text(2.95, y, name, ha="right", va="center_baseline")
+        level = {"y": y + 0.34, "va": "center_baseline"}
+        axes.text(left, s=name, **level)
         text = f"$({', '.join(names)})$  {size}"
-        x = 3.1 + max(width, 0.07) + 0.06 * sheets + 0.08
-        if x + 1.3 > 6.4:
-            axes.text(x - 0.2, y, text, ha="right", va="center_baseline", color="white")
-        else:
-            axes.text(x, y, text, va="center_baseline")
-    bottom, top = 0.62 * 1.35 + 0.32, 0.62 * 6.35 + 0.2
-    axes.plot((0.12, 0.05, 0.05, 0.12), (bottom, bottom, top, top), color=plots.MIST)
-    look = {"rotation": 90, "va": "center", "color": plots.GREY, "ha": "left"}
-    axes.text(0.12, (bottom + top) / 2, f"block, × {c.n_layers}", **look)
+        axes.text(plots.WIDTH - 0.1, s=text, ha="right", color=plots.GREY, **level)
+    bottom, top = pitch * 2 + 0.06, pitch * 7 - 0.02
+    axes.plot((0.3, 0.23, 0.23, 0.3), (bottom, bottom, top, top), color=plots.MIST)
+    look = {"rotation": 90, "va": "center", "color": plots.GREY, "ha": "right"}
+    axes.text(0.19, (bottom + top) / 2, f"block, × {c.n_layers}", **look)
     return axes.figure
 
 
@@ -144,11 +144,11 @@ def caches(steps: int, *, window: int) -> Figure:
     """
     if window not in range(1, steps):
         raise ValueError(f"{window=} must be from 1 to {steps - 1}")
-    left, right = 1.0, 1.0 + _CELL * steps + 1.0
-    axes = plots.page(right + _CELL * window + 0.3, _CELL * 1.18 * steps + 0.95)
+    left, right = 0.66, 0.66 + _CELL * steps + 0.5
+    axes = plots.page(right + _CELL * window + 0.2, _CELL * 1.18 * steps + 0.95)
     top = _CELL * 1.18 * steps + 0.1
-    axes.text(left, top + 0.45, "no window: all are kept", fontsize=11.5)
-    axes.text(right, top + 0.45, f"a ring of $W = {window}$", fontsize=11.5)
+    axes.text(left, top + 0.4, "no window: all are kept", fontsize=10)
+    axes.text(right, top + 0.4, f"a ring of $W = {window}$", fontsize=10)
     axes.text(0.05, top + 0.1, "token", color=plots.GREY)
     for slot in range(window):
         x = right + _CELL * (slot + 0.5)

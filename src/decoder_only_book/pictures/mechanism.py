@@ -20,9 +20,10 @@ from decoder_only_book import plots
 
 __all__ = ["attention_steps", "heads_steps"]
 
-_CELL = 0.34
-_KEY_AT, _VALUE_AT = 1.0, 4.75
-_HEADS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE)
+# Inches: a number's cell, one of a vector that is split, and where keys and values begin.
+_CELL, _SLOT = 0.34, 0.26
+_KEY_AT, _VALUE_AT, _BAR = 0.78, 4.08, 0.75
+_HEADS = (plots.ATTENTION, plots.ORANGE, plots.GREEN, plots.PURPLE)
 _ROWS = {
     "stream": (4.55, r"stream $z_{sd}$"),
     "split": (3.35, r"split: $q, k, v$"),
@@ -65,16 +66,16 @@ def attention_steps(
     labels = [f"$t = {t}$" for t in range(n_keys)] if labels is None else labels
     largest = max(np.abs(part).max() for part in (query, key, value))
 
-    score_at = _KEY_AT + _CELL * len(query) + 0.62
+    score_at = _KEY_AT + _CELL * len(query) + 0.46
     width, height = _VALUE_AT + _CELL * value.shape[1] + 0.1, 0.62 * n_keys + 1.75
     axes = plots.page(width, height)
     _write_heads(axes, height - 0.82, score_at)
     _cells(axes, _KEY_AT, height - 0.46, query, largest)
-    axes.text(0.05, height - 0.29, "query $q$", va="center_baseline", fontsize=12)
+    axes.text(0.05, height - 0.29, "query $q$", va="center_baseline")
     for t in range(n_keys):
         y = height - 0.95 - 0.62 * (t + 1) + 0.14
         middle = y + _CELL / 2
-        axes.text(0.05, middle, labels[t], va="center_baseline", fontsize=12)
+        axes.text(0.05, middle, labels[t], va="center_baseline")
         _cells(axes, _KEY_AT, y, key[t], largest)
         _cells(axes, _VALUE_AT, y, value[t], largest)
         _score_and_weight(axes, score_at, middle, scores[t], weights[t])
@@ -91,20 +92,20 @@ def attention_steps(
 def _write_heads(axes: Axes, y: float, score_at: float) -> None:
     """The names of the columns."""
     heads = {"position": 0.05, "key $k_t$": _KEY_AT, "score": score_at}
-    heads |= {"value $v_t$": _VALUE_AT, "weight $w_t$": score_at + 0.95}
+    heads |= {"value $v_t$": _VALUE_AT, "weight $w_t$": score_at + 0.62}
     for text, x in heads.items():
-        axes.text(x, y, text, color=plots.GREY, fontsize=11)
+        axes.text(x, y, text, color=plots.GREY)
 
 
 def _score_and_weight(
     axes: Axes, x: float, y: float, score: float, weight: float
 ) -> None:
     """The score of one key, and its weight as a bar."""
-    text = {"va": "center_baseline", "fontsize": 12}
+    text = {"va": "center_baseline"}
     axes.text(x, y, f"{score:.2f}".replace("-", "−"), **text)
-    bar = {"height": 0.22, "facecolor": plots.BLUE, "edgecolor": "none"}
-    axes.add_patch(Rectangle((x + 0.95, y - 0.11), width=weight, **bar))
-    axes.text(x + 1.0 + weight, y, f"{weight:.2f}", **text)
+    bar = {"height": 0.22, "facecolor": plots.ATTENTION, "edgecolor": "none"}
+    axes.add_patch(Rectangle((x + 0.62, y - 0.11), width=_BAR * weight, **bar))
+    axes.text(x + 0.68 + _BAR * weight, y, f"{weight:.2f}", **text)
 
 
 def heads_steps(n_heads: int) -> Figure:
@@ -121,10 +122,10 @@ def heads_steps(n_heads: int) -> Figure:
     """
     if n_heads not in (2, 3, 4):
         raise ValueError(f"{n_heads=} must be 2, 3 or 4")
-    head_width, gap, left = 3 * _CELL, 0.5, 1.35
-    axes = plots.page(left + n_heads * (head_width + gap), 5.1)
+    head_width, gap, left = 3 * _SLOT, 0.16, 1.13
+    axes = plots.page(left + n_heads * (head_width + gap), 4.95)
     for y, text in _ROWS.values():
-        axes.text(0.02, y + _CELL / 2, text, va="center_baseline", fontsize=11)
+        axes.text(0.02, y + _SLOT / 2, text, va="center_baseline")
     start = left + (n_heads - 1) * gap / 2  # of the stream, and of the joined heads
     for name in ("stream", "out"):
         _vector(axes, start, _ROWS[name][0], 3 * n_heads, plots.GREY, 0.25)
@@ -138,12 +139,12 @@ def heads_steps(n_heads: int) -> Figure:
             _vector(axes, x + 0.05 * i, y, 3, _HEADS[h], shade)
         plots.arrow(axes, (middle, 4.5), (centre, 3.93))
         plots.arrow(axes, (centre, 3.16), (centre, 2.84))
-        _triangle(axes, x + 0.17, 2.58, _HEADS[h], rng.uniform(0.1, 1.0, (4, 4)))
+        _triangle(axes, x + 0.04, 2.58, _HEADS[h], rng.uniform(0.1, 1.0, (4, 4)))
         plots.arrow(axes, (centre, 1.98), (joined + head_width / 2, 1.35))
         _vector(axes, joined, _ROWS["join"][0], 3, _HEADS[h], 0.6)
-        axes.text(centre + 0.08, 2.93, f"head {h}", fontsize=11)
+        axes.text(centre + 0.08, 2.93, f"head {h}", fontsize=9.2)
     plots.arrow(axes, (middle, 0.92), (middle, 0.5))
-    axes.text(middle + 0.1, 0.7, "$W^o$", va="center_baseline", fontsize=11)
+    axes.text(middle + 0.1, 0.7, "$W^o$", va="center_baseline")
     return axes.figure
 
 
@@ -152,7 +153,7 @@ def _vector(
 ) -> None:
     """So many cells side by side, without numbers."""
     for i in range(size):
-        plots.box(axes, (x + i * _CELL, y), (_CELL, _CELL), colour, strength)
+        plots.box(axes, (x + i * _SLOT, y), (_SLOT, _SLOT), colour, strength)
 
 
 def _triangle(axes: Axes, x: float, y: float, colour: str, weights: np.ndarray) -> None:
@@ -172,5 +173,5 @@ def _cells(axes: Axes, x: float, y: float, values: np.ndarray, largest: float) -
         look = {"facecolor": shade, "edgecolor": plots.MIST, "linewidth": 0.8}
         axes.add_patch(Rectangle(corner, _CELL, _CELL, **look))
         centre = corner[0] + _CELL / 2, y + _CELL / 2
-        middle = {"ha": "center", "va": "center_baseline", "fontsize": 9.5}
+        middle = {"ha": "center", "va": "center_baseline", "fontsize": 9.2}
         axes.text(*centre, f"{value:.1f}".replace("-", "−"), **middle)

@@ -15,7 +15,7 @@ from decoder_only_book import plots
 
 __all__ = ["merging"]
 
-_MARGIN, _ROW, _GAP = 0.07, 0.36, 1.0
+_MARGIN, _ROW, _GAP = 0.07, 0.32, 1.0
 
 
 def merging(
@@ -61,7 +61,7 @@ def merging(
         axes.set(xlim=(-0.1, left - _GAP + 0.1), ylim=(len(labels) - 0.45, -0.55))
         axes.set_yticks(range(len(labels)), labels, parse_math=False)
         axes.set_xticks([])
-        axes.tick_params(length=0, labelsize=12)
+        axes.tick_params(length=0, labelsize=10)
         axes.grid(False)
         axes.spines[:].set_visible(False)
     return figure
@@ -76,8 +76,8 @@ def _box(axes: plt.Axes, x: float, width: int, row: int, text: str, lit: bool) -
             boxstyle=f"round,pad={_MARGIN}",
             facecolor="#CFE3F1" if lit else "#F1F3F5",
             edgecolor=plots.BLUE if lit else plots.MIST,
-            linewidth=1.6 if lit else 0.9,
+            linewidth=1.3 if lit else 0.8,
         )
     )
-    look = {"ha": "center", "va": "center", "fontsize": 13, "parse_math": False}
+    look = {"ha": "center", "va": "center", "fontsize": 10, "parse_math": False}
     axes.text(x + width / 2, row + 0.03, text, color=plots.INK, **look)

@@ -24,15 +24,15 @@ _WAYS = {
 }
 _LEFT, _RIGHT, _MIDDLE = 0.5, 1.5, 1.0
 # Arrows end where the boxes do.
-_WAY = {"color": plots.GREY, "zorder": 3, "shrinkA": 17, "shrinkB": 19}
+_WAY = {"color": plots.GREY, "zorder": 3, "shrinkA": 13, "shrinkB": 14}
 
 
 def placing() -> Figure:
     """Draw the way of two tokens to their score three times, position encodings in colour."""
     with plots.style():
-        figure, panels = plt.subplots(1, 3, figsize=(plots.WIDTH, 4.8))
+        figure, panels = plt.subplots(1, 3, figsize=(plots.WIDTH, 3.9))
         for axes, (title, brought) in zip(panels, _WAYS.items(), strict=True):
-            axes.set_title(title, loc="center", fontsize=13)
+            axes.set_title(title, loc="center")
             axes.set(xlim=(0, 2), ylim=(-0.35, 5.35))
             axes.set_axis_off()
             _draw(axes, *brought)
@@ -69,8 +69,8 @@ def _chip(
         "boxstyle": "round,pad=0.3",
         "facecolor": "#CFE3F1" if lit else "#F1F3F5",
         "edgecolor": plots.BLUE if lit else plots.MIST,
-        "linewidth": 1.6 if lit else 0.9,
+        "linewidth": 1.3 if lit else 0.8,
     }
-    middle = {"ha": "center", "va": "center", "fontsize": 13, "color": plots.INK}
+    middle = {"ha": "center", "va": "center", "fontsize": 10, "color": plots.INK}
     axes.text(x, y, text, bbox=look, zorder=4, **middle)
     return x, float(y)

@@ -16,7 +16,7 @@ from decoder_only_book import plots
 
 __all__ = ["update_steps"]
 
-_CELL, _ROW, _LEFT = 0.38, 0.48, 1.7
+_CELL, _ROW, _LEFT = 0.28, 0.38, 1.36
 
 
 def update_steps(
@@ -52,18 +52,18 @@ def update_steps(
     axes = plots.page(plots.WIDTH, height)
     for number, (name, row) in enumerate(values.items()):
         y = height - _ROW * (number + 1)
-        middle = {"y": y + _CELL / 2, "va": "center_baseline", "fontsize": 12}
+        middle = {"y": y + _CELL / 2, "va": "center_baseline"}
         if name in kept:
             bar = {"facecolor": plots.BLUE, "edgecolor": "none"}
-            axes.add_patch(Rectangle((0.02, y), 0.07, _CELL, **bar))
-        axes.text(0.2, s=name, **middle)
+            axes.add_patch(Rectangle((0.02, y), 0.06, _CELL, **bar))
+        axes.text(0.15, s=name, **middle)
         largest = np.abs(row).max()
         for column, value in enumerate(row):
             shade = plots.SIGNED(0.5 + 0.5 * value / (largest or 1.0))
             look = {"facecolor": shade, "edgecolor": plots.MIST, "linewidth": 0.8}
             corner = _LEFT + column * _CELL, y
             axes.add_patch(Rectangle(corner, _CELL, _CELL, **look))
-        at = _LEFT + len(row) * _CELL + 0.12
+        at = _LEFT + len(row) * _CELL + 0.08
         axes.text(at, s=f"{largest:.0e}", color=plots.GREY, **middle)
-        axes.text(at + 0.68, s=said.get(name, ""), **middle)
+        axes.text(at + 0.54, s=said.get(name, ""), **middle)
     return axes.figure

@@ -15,7 +15,7 @@ from decoder_only_book import plots
 
 __all__ = ["streams"]
 
-_COLOURS = (plots.BLUE, "#5C6672", "#8A93A0", "#B4BBC4", "#D3D8DE")
+_COLOURS = (plots.EMBEDDING, "#4A5560", "#606B77", "#77828E", "#8B95A0")
 
 
 def streams(n_parts: int = 4, variance: float = 1.0) -> Figure:
@@ -39,11 +39,11 @@ def streams(n_parts: int = 4, variance: float = 1.0) -> Figure:
     tops = 1 + n_parts * variance, 1 + variance
     with plots.style():
         heights = {"height_ratios": [tops[0] + 1.25, tops[1] + 1.95]}
-        figure, panels = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.6), **heights)
+        figure, panels = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.0), **heights)
         for axes, top, is_post in zip(panels, tops, (False, True), strict=True):
             _draw(axes, n_parts, variance, top, is_post)
-        panels[0].set_title("pre-norm", fontsize=13)
-        panels[1].set_title("post-norm", fontsize=13)
+        panels[0].set_title("pre-norm")
+        panels[1].set_title("post-norm")
     return figure
 
 
@@ -59,10 +59,10 @@ def _draw(axes: Axes, n_parts: int, variance: float, top: float, is_post: bool) 
     bands.append(bands[-1])
     xs.append(n_parts + 0.1)
     axes.stackplot(xs, np.transpose(bands), colors=_COLOURS, edgecolor="white", lw=0.8)
-    axes.text(-0.4, 0.5, "embedding", color="white", va="center", fontsize=12)
+    axes.text(-0.4, 0.5, "embedding", va="center")
     fraction = bands[-1][0] / bands[-1].sum()
     text = f"embedding:\n{fraction:.0%} of the\nvariance"
-    axes.text(n_parts + 0.15, bands[-1].sum() / 2, text, va="center", fontsize=12)
+    axes.text(n_parts + 0.15, bands[-1].sum() / 2, text, va="center")
     axes.set(xlim=(-0.5, n_parts + 1.0), ylim=(-0.75 if is_post else -0.05, top + 1.2))
     axes.set_axis_off()
 
@@ -74,9 +74,9 @@ def _part(
     plots.arrow(axes, (x + 0.1, read), (x + 0.1, y - 0.3), color=plots.INK)
     plots.arrow(axes, (x + 0.47, y - 0.3), (x + 0.47, written), color=plots.INK)
     chip = {"boxstyle": "round,pad=0.25", "edgecolor": plots.MIST, "facecolor": "white"}
-    middle = {"ha": "center", "va": "center", "fontsize": 12}
-    axes.text(x + 0.28, y, f"part {x + 1}", bbox=chip, **middle)
-    norm = {"facecolor": "#F2F2E0", "edgecolor": "#999933"}
+    middle = {"ha": "center", "va": "center"}
+    axes.text(x + 0.28, y, f"part {x + 1:g}", bbox=chip, **middle)
+    norm = {"facecolor": "#F2F2E0", "edgecolor": plots.NORM}
     if is_post:
         size = 0.1, written + 0.3
         axes.add_patch(Rectangle((x + 0.65, -0.15), *size, zorder=4, **norm))

@@ -20,6 +20,7 @@ from decoder_only_book import plots
 __all__ = ["unit"]
 
 _CELL = 0.56
+_TINT = "#CDEBDF"  # of the colour of the MLP
 _WAY = {"color": plots.GREY, "zorder": 3}
 
 
@@ -47,7 +48,7 @@ def unit(
         if len(vector) != len(n):
             raise ValueError(f"{name}={len(vector)} numbers must be {len(n)}, as of n")
     with plots.style():
-        figure, axes = plt.subplots(figsize=(plots.WIDTH, 2.7))
+        figure, axes = plt.subplots(figsize=(plots.WIDTH, 2.3))
         n_at = _column(axes, 0.0, n, "$n$", lit=False)
         if gate is None:
             activation, end = _relu(axes, n, key)
@@ -59,7 +60,7 @@ def unit(
         out_at = _column(axes, 8.75, activation * value, "added")
         plots.arrow(axes, (value_at[1], 0.0), (out_at[0], 0.0), **_WAY)
         height = len(n) * _CELL / 2
-        axes.set(xlim=(-0.1, 9.5), ylim=(-height - 0.15, height + 0.55))
+        axes.set(xlim=(-0.1, 9.65), ylim=(-height - 0.15, height + 0.55))
         axes.set_axis_off()
     return figure
 
@@ -69,9 +70,9 @@ def _relu(axes: Axes, n: Tensor, key: Tensor) -> tuple[float, tuple[float, float
     signal = float(n @ key)
     activation = max(signal, 0.0)
     key_at = _column(axes, 1.5, key, "key")
-    met = _chip(axes, 3.45, 0.0, 0.5, f"$u = {signal:g}$")
+    met = _chip(axes, 3.55, 0.0, 0.62, f"$u = {signal:g}$")
     text = rf"$\mathrm{{relu}}(u) = {activation:g}$"
-    opened = _chip(axes, 5.3, 0.0, 0.78, text)
+    opened = _chip(axes, 5.62, 0.0, 1.0, text)
     plots.arrow(axes, (key_at[1], 0.0), met[0], **_WAY)
     plots.arrow(axes, met[1], opened[0], **_WAY)
     return activation, opened[1]
@@ -84,11 +85,11 @@ def _silu(
     signal, score = float(n @ key), float(n @ gate)
     activation = score / (1 + math.exp(-score)) * signal
     _column(axes, 1.1, gate, "gate")
-    key_at = _column(axes, 1.95, key, "key")
+    key_at = _column(axes, 2.0, key, "key")
     text = rf"$\mathrm{{silu}}(g),\; g = {score:g}$"
-    first = _chip(axes, 3.9, 0.62, 0.8, text)
-    second = _chip(axes, 3.9, -0.62, 0.5, f"$u = {signal:g}$")
-    opened = _chip(axes, 5.85, 0.0, 0.63, f"product\n{activation:.3g}")
+    first = _chip(axes, 4.02, 0.62, 1.02, text)
+    second = _chip(axes, 4.02, -0.62, 0.62, f"$u = {signal:g}$")
+    opened = _chip(axes, 6.15, 0.0, 0.68, f"product\n{activation:.3g}")
     for chip in (first, second):
         plots.arrow(axes, (key_at[1], chip[2]), chip[0], **_WAY)
         plots.arrow(axes, chip[1], opened[0], **_WAY)
@@ -100,15 +101,15 @@ def _column(
 ) -> tuple[float, float]:
     """A vector as cells, the first on top; returns its two edges."""
     top = len(vector) * _CELL / 2
-    width = 1.25 * _CELL
+    width = 1.36 * _CELL
     for row, number in enumerate(vector.tolist()):
         corner = left, top - (row + 1) * _CELL
-        look = {"facecolor": "#CFE3F1" if lit else "#F1F3F5", "edgecolor": "white"}
+        look = {"facecolor": _TINT if lit else "#F1F3F5", "edgecolor": "white"}
         axes.add_patch(Rectangle(corner, width, _CELL, linewidth=1.5, **look))
         middle = corner[0] + width / 2, corner[1] + _CELL / 2
         text = f"{number:.3g}".replace("-", "−")
-        axes.text(*middle, text, ha="center", va="center", fontsize=11.5)
-    axes.text(left + width / 2, top + 0.1, name, ha="center", va="bottom", fontsize=13)
+        axes.text(*middle, text, ha="center", va="center", fontsize=9.2)
+    axes.text(left + width / 2, top + 0.1, name, ha="center", va="bottom")
     return left - 0.08, left + width + 0.08
 
 
@@ -117,5 +118,5 @@ def _chip(
 ) -> tuple[tuple[float, float], tuple[float, float], float]:
     """A box around words, so wide; returns where arrows come in and go out, and its height."""
     look = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": plots.MIST}
-    axes.text(x, y, text, ha="center", va="center", fontsize=12, bbox=look, zorder=4)
+    axes.text(x, y, text, ha="center", va="center", bbox=look, zorder=4)
     return (x - half, y), (x + half, y), y
