@@ -197,17 +197,18 @@ class Book:
 
         config = self.app.config
         url = config.html_theme_options.get("repository_url", "")
+        pages = config.html_baseurl.rstrip("/")
         day = format_date("%d %B %Y", language="en").lstrip("0")
         items = [f"Version {escape(__version__)}, {day}", escape(config.author)]
-        if url and "/OWNER/" not in url:
-            items += [
-                anchor("external", url, "Repository"),
-                anchor(
-                    "external", f"{config.html_baseurl.rstrip('/')}/book.pdf", "PDF"
-                ),
-            ]
-        else:  # a copy that has no public address
-            items += ["PDF: <code>make pdf</code>", "no public repository yet"]
+        # A copy that nobody has published has no address yet: _config.yml names a placeholder.
+        if "/OWNER" in url:
+            items.append("no public repository yet")
+        else:
+            items.append(anchor("external", url, "Repository"))
+        if "/OWNER" in pages:
+            items.append("PDF: <code>make pdf</code>")
+        else:
+            items.append(anchor("external", f"{pages}/book.pdf", "PDF"))
         return f'<p class="edition">{" · ".join(items)}</p>'
 
 

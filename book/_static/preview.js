@@ -5,7 +5,7 @@
   "use strict";
 
   const WAIT = 120; // milliseconds: a mouse on its way across the page opens nothing
-  const LINKS = "a[href]:not(.headerlink, .headerlink *, [aria-disabled])";
+  const LINKS = "a[href]:not(.headerlink, svg a)";
   const root = new URL(document.documentElement.dataset.content_root || "./", location.href).href;
   let article, box, current, timer, index;
 

@@ -19,6 +19,7 @@
     document.body.append(bar);
     const label = document.createElement("span");
     label.className = "progress-place";
+    label.setAttribute("aria-hidden", "true"); // or it would be part of the contents' name
     const heading = document.querySelector(".bd-sidebar-secondary .onthispage");
     if (heading) heading.append(label);
 
