@@ -65,6 +65,11 @@ def _training(steps: int, batch_size: int, **more: object) -> dict[str, object]:
 
 _STORIES, _TEXT = {"kind": "stories"}, {"kind": "text"}
 _MUON = {"optimizer": "muon", "learning_rate": 4e-3}
+_ON_CPU = {
+    "schedule": "warmup_stable_decay",
+    "decay_fraction": 0.8,
+    "loss_slices": 4,
+}
 
 RECIPES: dict[str, Recipe] = {
     "stories-cpu": Recipe(
@@ -80,14 +85,10 @@ RECIPES: dict[str, Recipe] = {
         training=_training(
             1550,
             8,
-            optimizer="muon",
-            learning_rate=8e-3,
-            table_learning_rate=1.6e-2,
-            schedule="warmup_stable_decay",
-            decay_fraction=0.8,
+            **_MUON | {"learning_rate": 8e-3, "table_learning_rate": 1.6e-2},
+            **_ON_CPU,
             warmup_steps=50,
             weight_decay=0.0,
-            loss_slices=4,
             evaluate_every=388,
         ),
     ),
@@ -98,13 +99,11 @@ RECIPES: dict[str, Recipe] = {
         training=_training(
             880,
             8,
-            schedule="warmup_stable_decay",
-            decay_fraction=0.8,
+            **_MUON,
+            **_ON_CPU,
             warmup_steps=20,
             weight_decay=1.0,
-            loss_slices=4,
             evaluate_every=880,
-            **_MUON,
         ),
     ),
     # For one GPU. Not measured yet.
