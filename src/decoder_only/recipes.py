@@ -75,7 +75,7 @@ RECIPES: dict[str, Recipe] = {
     "stories-cpu": Recipe(
         # As `benchmarks/recipe.py` found it: a head of its own, and tables that move twice as fast
         # as the matrices, end at less than half the gap. With 2,900 tokens nearly every word is
-        # one, so that more of a story lies in reach, and is read at once or not at all. What is
+        # one, so that more of a story is in reach, and is read at once or not at all. What is
         # left is to be recalled from far back, which is attention's work: a narrow MLP leaves
         # time for more steps.
         data=_STORIES
@@ -192,8 +192,8 @@ def stored(
 
     Args:
         run: its folder.
-        text: where the same text lies now, if it has moved.
-        training: fields of `TrainConfig` that may change meanwhile; `train` says which may not.
+        text: where the same text is now, if it has moved.
+        training: fields of `TrainConfig` that may change; `train` refuses the others.
 
     Raises:
         FileNotFoundError: the folder holds no run, or its text is gone and will be needed.
@@ -254,7 +254,7 @@ def gather(
 
     Args:
         recipe: a vocabulary that its text does not fill shrinks, down to bytes.
-        tokenizer: that of the run that goes on; None learns one.
+        tokenizer: that of the run that is resumed; None learns one.
         process: this one; all must ask together. The others wait as long as their group lets
             them: see `distributed.in_background`.
         progress: show on stderr how far it is.
@@ -362,7 +362,7 @@ def begin(
     overwrite: bool = False,
     device: str = "",
 ) -> AbstractContextManager[checkpoint.Run]:
-    """Make the run's folder, locked meanwhile: the one that `out` names, or a new one in `runs`.
+    """Make the run's folder, locked within the context: `out`, or a new one in `runs`.
 
     Args:
         recipe, material: what the run is made from.
