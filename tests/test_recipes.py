@@ -68,7 +68,9 @@ def test_a_model_may_have_more_rows_than_its_tokens_and_not_fewer(text):
     wide = chosen(text="text.txt", model={**TINY, "vocab_size": 320})
     assert build(wide, material).config.vocab_size == 320
     narrow = chosen(text="text.txt", model={**TINY, "vocab_size": 299})
-    with pytest.raises(ValueError, match="vocab_size=299 must be a whole number, at least 300"):
+    with pytest.raises(
+        ValueError, match="vocab_size=299 must be a whole number, at least 300"
+    ):
         build(narrow, material)
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoder_only.base import checks, hardware
-from decoder_only.base.modes import kept_modes
+from decoder_only.base.modes import restored_modes
 
 __all__ = ["apply_temperature", "beam_search", "generate", "keep_top_k", "keep_top_p"]
 
@@ -173,7 +173,7 @@ def columns(
     room = _cache_length(model, ids.shape[1] + max_new_tokens, compile)
     cache = model.new_cache(len(ids), max_length=room, padding=padding)
     new = ids
-    with kept_modes(model):
+    with restored_modes(model):
         model.eval()
         for number in range(max_new_tokens):
             if ids.shape[1] <= room:
@@ -280,7 +280,7 @@ def beam_search(
     allowed = {"at_least": 1, "at_most": model.config.vocab_size}
     checks.whole("n_allowed", n_allowed, **allowed, optional=True)
     beams, complete = [(ids, 0.0)], []
-    with kept_modes(model):
+    with restored_modes(model):
         model.eval()
         for _ in range(max_new_tokens):
             rows = torch.stack([row for row, _ in beams])

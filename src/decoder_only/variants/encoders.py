@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoder_only.base.modes import kept_modes
+from decoder_only.base.modes import restored_modes
 from decoder_only.model.attention import attention_mask
 from decoder_only.model.block import Block
 from decoder_only.model.cache import KeyValueCache
@@ -234,7 +234,7 @@ class EncoderDecoder(nn.Module):
         Args:
             source: a row for each row that will be written, or one for all.
         """
-        with kept_modes(self.encoder), torch.no_grad():
+        with restored_modes(self.encoder), torch.no_grad():
             self.encoder.eval()
             return _Given(self.decoder, *self.read(source))
 
