@@ -27,7 +27,12 @@ _HOLDS = {
 
 
 def number(
-    name: str, value: object, *, whole: bool = False, optional: bool = False, **bounds
+    name: str,
+    value: object,
+    *,
+    whole: bool = False,
+    optional: bool = False,
+    **bounds: float,
 ) -> None:
     """Refuse what is not a finite number, of Python or NumPy, within bounds.
 
@@ -54,7 +59,7 @@ def number(
         raise ValueError(f"{name}={_shortened.repr(value)} must be {rule}")
 
 
-def whole(name: str, value: object, **settings) -> None:
+def whole(name: str, value: object, **settings: float) -> None:
     """Refuse what is not a whole number within bounds; see `number`."""
     number(name, value, whole=True, **settings)
 
