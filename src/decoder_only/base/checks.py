@@ -27,12 +27,7 @@ _HOLDS = {
 
 
 def number(
-    name: str,
-    value: object,
-    *,
-    whole: bool = False,
-    optional: bool = False,
-    **bounds: float,
+    name: str, value: object, *, whole: bool = False, optional: bool = False, **bounds
 ) -> None:
     """Refuse what is not a finite number, of Python or NumPy, within bounds.
 
@@ -59,7 +54,7 @@ def number(
         raise ValueError(f"{name}={_shortened.repr(value)} must be {rule}")
 
 
-def whole(name: str, value: object, **settings: float) -> None:
+def whole(name: str, value: object, **settings) -> None:
     """Refuse what is not a whole number within bounds; see `number`."""
     number(name, value, whole=True, **settings)
 
