@@ -26,6 +26,7 @@ from decoder_only.data import (
     text_corpus,
     training_batch,
 )
+from decoder_only.data.corpus import next_character
 from decoder_only.data.prepared import open_tokens, prepare
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
@@ -323,8 +324,6 @@ DIE_AT_EVERY_STEP = """
 import io, os, signal, sys, warnings
 from pathlib import Path
 from decoder_only.data import prepared as tokens
-from decoder_only.data import prepared
-from decoder_only.data.corpus import next_character
 from decoder_only.data.prepared import open_tokens, prepare
 from decoder_only.tokenization import BytePairTokenizer
 

@@ -65,12 +65,17 @@ def _training(steps: int, batch_size: int, **more: object) -> dict[str, object]:
 
 _STORIES, _TEXT = {"kind": "stories"}, {"kind": "text"}
 _MUON = {"optimizer": "muon", "learning_rate": 4e-3}
+_ON_CPU = {
+    "schedule": "warmup_stable_decay",
+    "decay_fraction": 0.8,
+    "loss_slices": 4,
+}
 
 RECIPES: dict[str, Recipe] = {
     "stories-cpu": Recipe(
         # As `benchmarks/recipe.py` found it: a head of its own, and tables that move twice as fast
         # as the matrices, end at less than half the gap. With 2,900 tokens nearly every word is
-        # one, so that more of a story lies in reach, and is read at once or not at all. What is
+        # one, so that more of a story is in reach, and is read at once or not at all. What is
         # left is to be recalled from far back, which is attention's work: a narrow MLP leaves
         # time for more steps.
         data=_STORIES
@@ -80,14 +85,10 @@ RECIPES: dict[str, Recipe] = {
         training=_training(
             1550,
             8,
-            optimizer="muon",
-            learning_rate=8e-3,
-            table_learning_rate=1.6e-2,
-            schedule="warmup_stable_decay",
-            decay_fraction=0.8,
+            **_MUON | {"learning_rate": 8e-3, "table_learning_rate": 1.6e-2},
+            **_ON_CPU,
             warmup_steps=50,
             weight_decay=0.0,
-            loss_slices=4,
             evaluate_every=388,
         ),
     ),
@@ -98,13 +99,11 @@ RECIPES: dict[str, Recipe] = {
         training=_training(
             880,
             8,
-            schedule="warmup_stable_decay",
-            decay_fraction=0.8,
+            **_MUON,
+            **_ON_CPU,
             warmup_steps=20,
             weight_decay=1.0,
-            loss_slices=4,
             evaluate_every=880,
-            **_MUON,
         ),
     ),
     # For one GPU. Not measured yet.
@@ -193,8 +192,8 @@ def stored(
 
     Args:
         run: its folder.
-        text: where the same text lies now, if it has moved.
-        training: fields of `TrainConfig` that may change meanwhile; `train` says which may not.
+        text: where the same text is now, if it has moved.
+        training: fields of `TrainConfig` that may change; `train` refuses the others.
 
     Raises:
         FileNotFoundError: the folder holds no run, or its text is gone and will be needed.
@@ -255,7 +254,7 @@ def gather(
 
     Args:
         recipe: a vocabulary that its text does not fill shrinks, down to bytes.
-        tokenizer: that of the run that goes on; None learns one.
+        tokenizer: that of the run that is resumed; None learns one.
         process: this one; all must ask together. The others wait as long as their group lets
             them: see `distributed.in_background`.
         progress: show on stderr how far it is.
@@ -363,7 +362,7 @@ def begin(
     overwrite: bool = False,
     device: str = "",
 ) -> AbstractContextManager[checkpoint.Run]:
-    """Make the run's folder, locked meanwhile: the one that `out` names, or a new one in `runs`.
+    """Make the run's folder, locked within the context: `out`, or a new one in `runs`.
 
     Args:
         recipe, material: what the run is made from.

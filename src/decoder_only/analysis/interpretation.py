@@ -90,7 +90,7 @@ class ExcessByKind:
         """The divergence at each prefix, in nats, in a column for each of `KINDS`.
 
         Args:
-            log_q: a model's log-probabilities behind each prefix, a row for each tree.
+            log_q: a model's log-probabilities after each prefix, a row for each tree.
 
         Returns:
             For each prefix two rows: what is spent on what cannot follow, and on wrong odds of
@@ -297,7 +297,7 @@ def rewired(
 
 
 def _components(model: GPT, layer: int, head: int) -> slice:
-    """Where the components of a head lie among those of all; ValueError if there is none."""
+    """Where the components of a head are among those of all; ValueError if there is none."""
     n_layers, n_heads, k = (
         len(model.blocks),
         model.config.n_heads,
@@ -393,7 +393,7 @@ class RepeatedChains:
         self.frequencies = torch.linalg.matrix_power(self.chain, 64)[0]
         self.periods, self.length = periods, length
         self.late = slice(periods[-1], length - 1)
-        """The positions behind which all is repeated, whatever the period."""
+        """The positions after which all is repeated, whatever the period."""
 
     def sample(
         self, n: int, generator: torch.Generator
@@ -411,7 +411,7 @@ class RepeatedChains:
     def predictions(
         self, ids: Int[Tensor, "b s"], strategy: str
     ) -> Float[Tensor, "b s v"]:
-        """The probability of each next token, behind each prefix, by one of `STRATEGIES`.
+        """The probability of each next token, after each prefix, by one of `STRATEGIES`.
 
         Args:
             ids: as `sample` gives them, on the CPU.
@@ -432,7 +432,7 @@ class RepeatedChains:
         if strategy == "seen":
             weights = by_bigram * (is_kind.cumsum(1) > 0)
         else:
-            before = nn.functional.pad(ids, (1, -1), value=-1)  # what stands before t
+            before = nn.functional.pad(ids, (1, -1), value=-1)  # what comes before t
             weights = (ids[:, :, None] == before[:, None]).tril().double() @ is_kind
         is_late = torch.arange(ids.shape[1])[:, None] >= self.periods[-1]
         return torch.where(is_late, weights / weights.sum(-1, keepdim=True), by_bigram)

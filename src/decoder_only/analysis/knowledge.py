@@ -140,7 +140,7 @@ class FactWorld:
 
     @torch.no_grad()
     def says(self, model: GPT, temperature: float = 1.0) -> Float[Tensor, "_ _ _"]:
-        """The probability of every sentence that the model can say behind "forwards", exactly.
+        """The probability of every sentence that the model can say after "forwards", exactly.
 
         Args:
             temperature: of the model's sampling, above 0.

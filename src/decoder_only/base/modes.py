@@ -7,7 +7,7 @@ from torch import nn
 
 
 @contextlib.contextmanager
-def kept_modes(module: nn.Module) -> Iterator[None]:
+def restored_modes(module: nn.Module) -> Iterator[None]:
     """Restore the mode of every part of a module on leaving the context."""
     before = {part: part.training for part in module.modules()}
     try:

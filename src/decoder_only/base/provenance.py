@@ -35,7 +35,7 @@ def _git_state() -> dict[str, object] | None:
         return done.stdout.strip()
 
     try:
-        # An installed package may lie inside somebody else's repository.
+        # An installed package may be inside another repository.
         git("ls-files", "--error-unmatch", Path(__file__).name)
         return {
             "commit": git("rev-parse", "HEAD"),

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit status.
 
     Args:
-        arguments: the words behind `decoder-only`; those of the command line by default.
+        arguments: the words after `decoder-only`; those of the command line by default.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     with _interruptible(is_last=arguments is None) as came:
@@ -91,10 +91,10 @@ def _explained(error: BaseException) -> str:
 def _interruptible(*, is_last: bool) -> Iterator[list[int]]:
     """Let Ctrl-C, SIGTERM and SIGHUP end what runs within as an exception does: it tidies up.
 
-    Warnings are said in one line meanwhile, as errors are.
+    Within the context a warning is one line, as an error is.
 
     Args:
-        is_last: nothing comes behind but the interpreter's end, which Ctrl-C shall not disturb.
+        is_last: the interpreter ends afterwards, and Ctrl-C shall not disturb that.
 
     Yields:
         The signals that came.

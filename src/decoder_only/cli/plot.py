@@ -60,8 +60,10 @@ def plot(
 
 
 def _label(name: str) -> str:
-    """A name as Matplotlib shows it: what begins with "_" has no place in a legend there, and what
-    stands between dollars is a formula."""
+    """A name for a Matplotlib legend, which leaves out names that begin with "_".
+
+    Matplotlib also reads text between dollars as a formula.
+    """
     name = f"./{name}" if name.startswith("_") else name
     return plain(name).replace("$", r"\$")
 

@@ -54,7 +54,7 @@ def train(
 
     Args:
         text: UTF-8 text to learn from, or a folder that `prepare` made; the word `shakespeare`
-            fetches Tiny Shakespeare. Beside --resume: where the same text lies now.
+            fetches Tiny Shakespeare. With --resume: where the same text is now.
         language: Which stories: `hamlet`, `village` or `full`, from few people and tales to many.
         stories: How many of them to learn from.
         recipe: Settings to start from: stories-cpu, shakespeare-cpu (the default for a text),
@@ -104,7 +104,7 @@ def _say_finished(run: Path, recipe: recipes.Recipe) -> int:
 def _check_nothing_new(*options: object) -> None:
     if any(options):
         raise ValueError(
-            "--resume goes on with the settings that the run was begun with; beside it, "
+            "--resume goes on with the settings that the run was begun with; with it, "
             "give --text, --steps, and how to run it, nothing of what it is"
         )
 
@@ -158,7 +158,7 @@ def _conclude(
     place: torch.device,
     samples: int,
 ) -> int:
-    """Say how it went and how to go on; returns the exit status."""
+    """Report the training and how to continue; returns the exit status."""
     config, n_steps = TrainConfig(**chosen.training), len(history.losses)
     if n_steps < config.steps:
         print(f"\nStopped after step {n_steps} of {config.steps}; all is saved. Go on:")

@@ -96,7 +96,7 @@ class Corpus:
         if self.known_fingerprint is not None:
             return self.known_fingerprint
         digest = hashlib.sha256()
-        # In pieces, because ids may lie on the disk and be more than memory holds.
+        # In pieces, because the ids may be on the disk and too large for memory.
         for first in range(0, len(self.ids), 2**20):
             digest.update(self.ids[first : first + 2**20].astype("<u4"))
         if self.starts is not None:
@@ -284,7 +284,7 @@ def evaluation_batches(
     rank: int = 0,
     n_ranks: int = 1,
 ) -> Iterator[tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]]:
-    """Windows in which every target of the corpus stands exactly once, in order.
+    """Windows in which every target of the corpus is predicted exactly once, in order.
 
     Running text is cut into consecutive windows. Documents are packed whole: a window ends before
     the first document that does not fit in full. The rest of the window is padding, whose targets

@@ -11,7 +11,7 @@ text the end is held out, as large a part as was asked for. And a folder is eith
 there: all is made beside it, by one process at a time, and renamed.
 
 The word pattern of GPT-2 has no alternative that goes on from a visible character to white space.
-So a cut between the two moves no border of a word. (A cut behind white space may move one:
+So a cut between the two moves no border of a word. (A cut after white space may move one:
 the pattern reads "\\n\\n" as one word at the end of a text, and as two before a letter.)
 
 Chapter 9.
@@ -96,7 +96,7 @@ def prepare(
     between the parts.
 
     Memory does not grow with the text. It grows with a stretch without a place to cut, that is,
-    without a space or line end behind a visible character. One of 2^24 characters is refused.
+    without a space or line end after a visible character. One of 2^24 characters is refused.
 
     Args:
         source: a file; a folder, whose .txt and .md files are taken at any depth and in the order
@@ -398,7 +398,7 @@ def open_tokens(
         words = ["decoder-only", "prepare", str(folder), "--out", f"{folder}-tokens"]
         raise FileNotFoundError(
             f"{folder} holds no prepared data (no {INDEX}); give a folder that "
-            "`decoder-only prepare` made, or make one of the texts that lie there: "
+            "`decoder-only prepare` made, or make one of the texts in it: "
             f"{shlex.join(words)}"
         )
     index = files.read_json(folder / INDEX)

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoder_only.base import checks, hardware
-from decoder_only.base.modes import kept_modes
+from decoder_only.base.modes import restored_modes
 
 __all__ = ["apply_temperature", "beam_search", "generate", "keep_top_k", "keep_top_p"]
 
@@ -47,7 +47,7 @@ def keep_top_k(logits: Float[Tensor, "b v"], k: int) -> Float[Tensor, "b v"]:
         k: at least 1; a row with fewer entries is kept whole.
 
     Returns:
-        The logits, with minus infinity in place of those that go.
+        The logits, with minus infinity for the other tokens.
 
     Source: Fan et al. (2018).
     """
@@ -63,7 +63,7 @@ def keep_top_p(logits: Float[Tensor, "b v"], p: int | float) -> Float[Tensor, "b
         p: above 0, at most 1; 1 keeps all.
 
     Returns:
-        The logits, with minus infinity in place of those that go.
+        The logits, with minus infinity for the other tokens.
 
     Source: Holtzman et al. (2020).
     """
@@ -98,7 +98,7 @@ def generate(
     kept, and each step computes one position; beyond it the window slides, what leaves it is
     forgotten, and each step computes them all. Where all blocks have windows, and positions are
     rotary or none, nothing need be forgotten: caches are rings, and each step computes one
-    position at any length. The model is in evaluation mode meanwhile.
+    position at any length. The model is in evaluation mode within the call.
 
     Args:
         model: a `GPT`.
@@ -165,7 +165,7 @@ def columns(
     Args: as in `generate`, and
 
         choose: takes one token for each row of logits.
-        padding: how many tokens in front of each row are padding.
+        padding: how many tokens at the beginning of each row are padding.
     """
     compile = ids.is_cuda if compile is None else compile
     step = hardware.compiled(model) if compile else model
@@ -173,7 +173,7 @@ def columns(
     room = _cache_length(model, ids.shape[1] + max_new_tokens, compile)
     cache = model.new_cache(len(ids), max_length=room, padding=padding)
     new = ids
-    with kept_modes(model):
+    with restored_modes(model):
         model.eval()
         for number in range(max_new_tokens):
             if ids.shape[1] <= room:
@@ -280,7 +280,7 @@ def beam_search(
     allowed = {"at_least": 1, "at_most": model.config.vocab_size}
     checks.whole("n_allowed", n_allowed, **allowed, optional=True)
     beams, complete = [(ids, 0.0)], []
-    with kept_modes(model):
+    with restored_modes(model):
         model.eval()
         for _ in range(max_new_tokens):
             rows = torch.stack([row for row, _ in beams])

@@ -38,10 +38,10 @@ def write(
 
     Args:
         model: a `GPT`, trained on the tokenizer's ids.
-        tokenizer: with the special token `<|endoftext|>`, which may stand in the prompt too.
+        tokenizer: with the special token `<|endoftext|>`, which may be in the prompt, too.
         prompt: what the texts begin with.
         count: number of texts, written side by side, 1 or more.
-        max_new_tokens: tokens behind those that spell the prompt, at most.
+        max_new_tokens: the most tokens after those that spell the prompt.
         temperature, top_k, top_p, generator: see `generate`.
         from_start: the prompt begins a document, so the end-of-text token comes before it. An
             empty prompt always gets it.
@@ -106,7 +106,7 @@ def _pieces(spelling: "_Spelling", columns: Iterator[Tensor]) -> Iterator[str]:
 def _written(
     model: nn.Module, spelling: "_Spelling", count: int, n: int, choose: Callable
 ) -> Iterator[Int[Tensor, "b"]]:
-    """Columns of tokens, until each row has n behind those that spell its prompt's last word."""
+    """Columns of tokens, until each row has n after those that spell its prompt's last word."""
     ids = torch.tensor([spelling.ids] * count, device=next(model.parameters()).device)
     settings = {"stop_id": spelling.end, "n_allowed": spelling.tokenizer.vocab_size}
     settings["restrict"] = spelling.allowed

@@ -177,7 +177,7 @@ def to_ours(
     state = {name.removeprefix("transformer."): x for name, x in state_dict.items()}
     state = {name: x for name, x in state.items() if not CONSTANTS.search(name)}
     rows = _rows(table, state, None if config is None else config.n_layers)
-    # A tied head is the embedding, which stands in the state once or twice.
+    # A tied head is the embedding, which is in the state once or twice.
     embedding, head = (state.get(rows[i].theirs) for i in (0, -1))
     same = head is None or (
         embedding is not None and (head.is_meta or _equal(head, embedding))

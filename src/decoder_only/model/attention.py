@@ -29,7 +29,7 @@ def attention_mask(
 ) -> Bool[Tensor, "*b s t"]:
     """Which keys each query may see: True where attention is allowed.
 
-    The last query stands at the last key's position, so a handful of new queries can look back
+    The last query is at the last key's position, so a handful of new queries can look back
     over a longer past.
 
     Args:

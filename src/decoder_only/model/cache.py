@@ -5,7 +5,7 @@ therefore store them once, and ask only with the newest query:
 
     output[s] = attend(query[s], key[: s + 1], value[: s + 1])
 
-A block with a window never looks back further than that, so its cache is a ring: position s lies
+A block with a window never looks back further than that, so its cache is a ring: position s is
 in slot s mod W, over the position that has just left the window. Chapter 8.
 """
 
@@ -29,7 +29,7 @@ class CachePosition:
         max_length: positions at most; None for any number, of which rings alone have room.
         padding: how many of the first positions of each row stand for nothing, so that prompts
             of several lengths end together. No query sees them, and each row's own positions are
-            counted behind them.
+            counted after them.
         device: where the model is.
 
     Attributes:
@@ -54,11 +54,11 @@ class CachePosition:
         self.is_empty, self._counted = True, 0
 
     def begin(self, n_new: int) -> Int[Tensor, "*b s"]:
-        """Where the next tokens stand: the same in all rows, or in each by itself if padded.
+        """The positions of the next tokens: the same in all rows, or each row's own if padded.
 
         Raises:
             ValueError: there is no room for them, as far as the host knows without waiting for a
-                GPU, which is always but behind steps that were compiled.
+                GPU, which is always except after steps that were compiled.
         """
         self.n_stored, self.late = None, []
         if not torch.compiler.is_compiling():
@@ -171,20 +171,20 @@ class KeyValueCache:
         if at.is_empty or new.shape[2] == 1:
             stored.index_copy_(2, slots, last)
             return new if at.is_empty else stored[:, :, : at.n_stored].to(new.dtype)
-        # Later: in a ring they lie over what is seen if these have to be tried again.
+        # Later: in a ring they replace what is needed if these tokens have to be tried again.
         at.late.append((stored, slots, last))
         return torch.cat([stored[:, :, : at.n_stored].to(new.dtype), new], dim=2)
 
 
 def positions_in_ring(newest: Int[Tensor, "1"], length: int) -> Int[Tensor, "t"]:
-    """Which position lies in each slot of a ring after `newest` was stored in its own.
+    """Which position is in each slot of a ring after `newest` was stored.
 
-    Position s lies in slot s mod length. In a ring of four slots:
+    Position s is in slot s mod length. In a ring of four slots:
 
         newest     slot 0   1   2   3
              1          0   1  -2  -1      a number below 0: the slot was never filled
              3          0   1   2   3      full
-             4          4   1   2   3      position 4 lies over position 0
+             4          4   1   2   3      position 4 has replaced position 0
              6          4   5   6   3
 
     Args:

@@ -49,7 +49,7 @@ def visible_pairs(
     """Pairs of a query and a key that it may see: entries of the mask that are true.
 
     Args:
-        length: S, queries, which stand behind the past.
+        length: S, queries, which come after the past.
         past: keys before the first query.
         window: see `attention.attention_mask`.
         causal: False counts all S (past + S), whatever the window, which a kernel that
@@ -77,9 +77,9 @@ def count_flops(
 
     Args:
         length: S, positions that are computed.
-        past: positions whose keys and values lie in the cache.
-        causal: count visible pairs only; False counts all, as kernels that compute the
-            whole square do, and as PyTorch's counter does.
+        past: positions whose keys and values are in the cache.
+        causal: count visible pairs only; False counts all, as kernels that compute the whole
+            square do, and as PyTorch's counter does.
 
     Returns:
         "projections" and "attention" (scores, and the mixing of values), "mlp", "head".
@@ -179,7 +179,7 @@ def _block_bytes(config: GPTConfig, b: int) -> dict[str, int]:
     attention = (2 * h + 2 * g) * k * b + h * 4
     if config.qk_norm:
         attention += (h + g) * (2 * k + 1) * 4
-    # Rotated or normalized heads lie apart, and are copied to be joined.
+    # Rotated or normalized heads are separate in memory, and are copied to be joined.
     if h > 1 and (config.qk_norm or config.positions == "rotary"):
         attention += h * k * b
     # The outputs of `up` and the gate, and the input of `down`; ReLU saves only the last.

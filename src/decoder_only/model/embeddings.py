@@ -1,4 +1,4 @@
-"""Token ids become vectors, and vectors learn where they stand.
+"""Token ids become vectors, and vectors get a position.
 
 An embedding is a table with one row per vocabulary entry; looking up a row is the product of a
 one-hot vector with the table, without the product:

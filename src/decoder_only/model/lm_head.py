@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 IGNORED = -1
-"""The target that the loss leaves out, such as padding behind the last token of a window."""
+"""The target that the loss leaves out, such as padding after the last token of a window."""
 
 
 class LMHead(nn.Module):

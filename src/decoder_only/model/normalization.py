@@ -4,7 +4,7 @@
     RMSNorm(x)   =  x            / sqrt(mean(x^2) + eps) * weight
 
 Mean and variance run over d alone, so positions and sequences do not mix. The variance is the
-population's (divided by D), and eps stands inside the root. Squares are computed in float32 at
+population's (divided by D), and eps is inside the root. Squares are computed in float32 at
 least, since they overflow float16. Chapter 5.
 """
 

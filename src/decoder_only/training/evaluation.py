@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from decoder_only.base import hardware
-from decoder_only.base.modes import kept_modes
+from decoder_only.base.modes import restored_modes
 from decoder_only.data.corpus import Corpus, evaluation_batches
 from decoder_only.model.gpt import GPT
 from decoder_only.training import processes
@@ -46,7 +46,7 @@ def evaluate(
         n_ranks=process.n_ranks,
     )
     losses = [torch.zeros((), device=device)]
-    with kept_modes(model):
+    with restored_modes(model):
         model.eval()
         for batch in batches:
             inputs, targets = (hardware.send(ids, device) for ids in batch)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from decoder_only.base import hardware
-from decoder_only.base.modes import kept_modes
+from decoder_only.base.modes import restored_modes
 from decoder_only.data.corpus import Corpus, training_batch
 from decoder_only.model.counting import flops_per_token
 from decoder_only.model.gpt import GPT
@@ -108,7 +108,7 @@ def train(
 def _settings_restored(model: GPT) -> Iterator[None]:
     """Restore the model's modes and its `recompute` on leaving the context."""
     recompute = model.recompute
-    with kept_modes(model):
+    with restored_modes(model):
         try:
             yield
         finally:

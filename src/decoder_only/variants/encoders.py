@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoder_only.base.modes import kept_modes
+from decoder_only.base.modes import restored_modes
 from decoder_only.model.attention import attention_mask
 from decoder_only.model.block import Block
 from decoder_only.model.cache import KeyValueCache
@@ -131,7 +131,7 @@ class DecoderBlock(Block):
 class Decoder(GPT):
     """A `GPT` whose blocks read from a source: `decoder(ids, source=..., is_seen=...)`.
 
-    Without cross-attention it is a `GPT`, to the name of every weight. Padding behind a target
+    Without cross-attention it is a `GPT`, to the name of every weight. Padding after a target
     needs no mask: later positions are not seen.
 
     Args:
@@ -234,7 +234,7 @@ class EncoderDecoder(nn.Module):
         Args:
             source: a row for each row that will be written, or one for all.
         """
-        with kept_modes(self.encoder), torch.no_grad():
+        with restored_modes(self.encoder), torch.no_grad():
             self.encoder.eval()
             return _Given(self.decoder, *self.read(source))
 
@@ -262,7 +262,7 @@ class _Given(nn.Module):
 class MaskedModel(Encoder):
     """BERT: an encoder that says which word stood where one is hidden, from both sides.
 
-    Beside the encoder it has a norm behind the embeddings, and a head with a layer of its own.
+    Beside the encoder it has a norm after the embeddings, and a head with a layer of its own.
 
     Args:
         config, pad_id, generator: see `Encoder`. BERT's are `GPTConfig(norm_position="post",
@@ -280,7 +280,7 @@ class MaskedModel(Encoder):
 
 
 class _Normalized(nn.Module):
-    """Position embeddings, and a norm behind them."""
+    """Position embeddings, and a norm after them."""
 
     def __init__(self, positions: nn.Module | None, norm: LayerNorm | RMSNorm) -> None:
         super().__init__()
@@ -295,7 +295,7 @@ class MaskedHead(nn.Module):
 
     Args:
         config: of the model.
-        norm: behind the layer.
+        norm: after the layer.
         head: from there to the logits.
 
     Source: Devlin et al. (2019), by their published code.
@@ -338,7 +338,7 @@ def mask_tokens(
 
     Of the tokens that are asked for, most are replaced by the mask, some by a token drawn at
     random, and the others stay. In use the model meets no mask, or one. So it must learn that an
-    input may be wrong, and that a target may stand behind any input.
+    input may be wrong, and that a target may be behind any input.
 
     Args:
         ids: the texts, on the CPU.

@@ -70,7 +70,7 @@ class Classifier(nn.Module):
         """Logits of the classes.
 
         Args:
-            ids: texts, filled up at their ends with any token: no position sees what is behind.
+            ids: texts, filled up at their ends with any token: no position sees what follows it.
             lengths: tokens of each text without what fills it up, 1 or more, which is looked at
                 where nothing has to wait for that: on the CPU.
         """
@@ -79,7 +79,7 @@ class Classifier(nn.Module):
     def features(
         self, ids: Int[Tensor, "b s"], lengths: Int[Tensor, "b"]
     ) -> Float[Tensor, "b d"]:
-        """What the map reads: the vector of each text's last token, behind the last norm."""
+        """What the map reads: the vector of each text's last token, after the last norm."""
         if lengths.is_cpu and not torch.compiler.is_compiling():
             for length in (int(lengths.min()), int(lengths.max())):
                 if length not in range(1, ids.shape[1] + 1):
@@ -211,7 +211,7 @@ def answer_rows(
     *,
     pad_id: int = 0,
 ) -> tuple[Int[Tensor, "b s"], Int[Tensor, "b s"]]:
-    """Inputs and targets that ask for the answers, each behind its prompt, and for nothing else.
+    """Inputs and targets that ask for the answers, each after its prompt, and for nothing else.
 
     Args:
         prompts: ids, one at least in each.
@@ -276,7 +276,7 @@ class AnswerTree:
         self.tokens = torch.tensor(tokens)
         shape = len(self.answers), longest
         self.allowed = torch.zeros(*shape, len(tokens), dtype=torch.bool)
-        self.allowed[..., 0] = True  # behind an answer: one token, of probability one
+        self.allowed[..., 0] = True  # after an answer: one token, of probability one
         self.taken = torch.zeros(shape, dtype=torch.long)
         for row, answer in enumerate(self.answers):
             for size, token in enumerate(answer):
@@ -287,7 +287,7 @@ class AnswerTree:
     def log_probs(
         self, model: GPT, prompts: Sequence[Sequence[int]]
     ) -> Float[Tensor, "b _"]:
-        """The log-probability of every answer behind every prompt; each row's exp sums to one.
+        """The log-probability of every answer after every prompt; each row's exp sums to one.
 
         Args:
             model: a `GPT`; what is returned is where it is.

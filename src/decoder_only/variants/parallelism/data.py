@@ -23,7 +23,7 @@ __all__ = ["DataParallel", "FullySharded", "ShardedOptimizer", "fully_shard"]
 
 
 class DataParallel:
-    """Average a module's gradients over the devices while the backward pass goes on.
+    """Average a module's gradients over the devices during the backward pass.
 
     As soon as the gradients of a bucket of parameters are there, their all-reduce
     begins. Call `finish` between backward and the optimizer's step.
@@ -119,8 +119,8 @@ def _flatten(tensors: Iterable[Tensor], group: Group) -> Tensor:
 class ShardedOptimizer:
     """Each device updates its shard of the weights, and stores its state alone.
 
-    The weights of a bucket lie in one piece of memory, and the shard is a view of that:
-    nothing is stored twice.
+    The weights of a bucket are in one piece of memory, and the shard is a view of that: nothing is
+    stored twice.
 
     Args:
         module: a whole model, the same in each device, which must stay where it is.
@@ -267,7 +267,7 @@ class FullySharded(nn.Module):
 
 
 def fully_shard(model: GPT, group: Group) -> FullySharded:
-    """A model whose blocks are sharded one by one, and what lies around them together.
+    """A model whose blocks are sharded one by one, and its other parts together.
 
     The model itself is taken apart.
     """

@@ -31,7 +31,7 @@ _OPERATIONS = {"sum": torch.add, "max": torch.maximum}
 class Group:
     """Some devices, as one of them sees them.
 
-    It stands on a process group of torch.distributed: gloo between CPUs, NCCL between GPUs.
+    It is built on a process group of torch.distributed: gloo between CPUs, NCCL between GPUs.
 
     Args:
         store: where the devices leave their addresses.

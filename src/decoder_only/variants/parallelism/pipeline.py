@@ -82,7 +82,7 @@ def simulate(
 
 
 class Stage(nn.Module):
-    """Some of a model's blocks, with the embedding before the first, the head behind the last.
+    """Some of a model's blocks, with the embedding before the first, the head after the last.
 
     Args:
         model: its parts are used, not copied. Its head must have a matrix of its own, since a

@@ -121,7 +121,7 @@ def _tiles(
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """The pieces of queries that see something of a piece of the keys that are here at this step.
 
-    And what each query does not see of it: the keys that stand later.
+    And what each query does not see of it: the keys of later positions.
     """
     size = len(where[rank][0])
     for i, queries in enumerate(where[rank]):

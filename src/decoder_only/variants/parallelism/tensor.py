@@ -184,7 +184,7 @@ class TensorParallel(nn.Module):
     """This device's part of a GPT, whose matrices are divided among the devices.
 
     Heads, hidden units and vocabulary entries are divided; norms, positions and the biases after a
-    sum are the same on all. With `sequence`, what lies between attention and MLP is divided too, by
+    sum are the same on all. With `sequence`, what is between attention and MLP is divided too, by
     positions.
 
     Args:
