@@ -192,7 +192,8 @@ class Trial:
         with _workers(jobs) as run_all:
             for name, experiment in experiments:
                 for wanted in experiment():
-                    left = [x for x in dict.fromkeys(wanted) if not self.table.of(x)]
+                    made = set(self.table.runs(self.table.rows()))
+                    left = [run for run in dict.fromkeys(wanted) if run not in made]
                     for i, rows in enumerate(run_all(work, left), 1):
                         self.table.keep(rows)
                         self._record(about or {})

@@ -1,6 +1,7 @@
 """Tables of runs: what has been made is kept, whatever becomes of the process that made it."""
 
 import csv
+import functools
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -38,25 +39,10 @@ class Table:
         Raises:
             ValueError: the file has other columns than the trial, or a damaged line.
         """
-        columns, *lines = self._lines() or [[]]
-        known = {x.name: x.type for x in (*fields(self.run), *fields(self.found))}
-        if columns and (odd := {*known} - {SECONDS} ^ {*columns} - {SECONDS}):
-            raise ValueError(
-                f"{self.path.name} and its trial differ in {', '.join(sorted(odd))}; move the "
-                "file away, or go back to the revision that the .json file beside it names"
-            )
-        reads = [str if known.get(x) in (str, str | None) else number for x in columns]
-        rows = []
-        for i, line in enumerate(lines, 2):
-            try:
-                cells = [read(x) for read, x in zip(reads, line, strict=True)]
-            except ValueError as error:
-                raise ValueError(
-                    f"line {i} of {self.path.name} is damaged ({error}); delete all lines "
-                    "of its run, and it is made again"
-                ) from None
-            rows.append(dict(zip(columns, cells, strict=True)))
-        return rows
+        if not self.path.exists():
+            return []
+        told = self.path.stat()
+        return _rows(self.path, self.run, self.found, told.st_size, told.st_mtime_ns)
 
     def of(self, run: Any) -> list[Row]:
         """What came of a run; nothing before it is made."""
@@ -113,7 +99,7 @@ class Table:
 
     def keep(self, rows: list[Row]) -> None:
         """Add the rows of a run, in a single write: all of them, or none."""
-        text, lines = io.StringIO(newline=""), self._lines()
+        text, lines = io.StringIO(newline=""), _lines(self.path)
         columns = lines[0] if lines else [*rows[0]]
         table = csv.DictWriter(text, columns, extrasaction="ignore")
         if not lines:
@@ -123,16 +109,39 @@ class Table:
         with self.path.open("ab", buffering=0) as file:
             file.write(text.getvalue().encode())
 
-    def _lines(self) -> list[list[str]]:
-        if not self.path.exists():
-            return []
-        text = self.path.read_bytes().decode()
-        if text and not text.endswith("\n"):
+
+@functools.lru_cache(maxsize=1)  # a search reads the same rows again and again
+def _rows(path: Path, run: type, found: type, *_size_and_time: int) -> list[Row]:
+    columns, *lines = _lines(path) or [[]]
+    known = {x.name: x.type for x in (*fields(run), *fields(found))}
+    if columns and (odd := {*known} - {SECONDS} ^ {*columns} - {SECONDS}):
+        raise ValueError(
+            f"{path.name} and its trial differ in {', '.join(sorted(odd))}; move the "
+            "file away, or go back to the revision that the .json file beside it names"
+        )
+    reads = [str if known.get(x) in (str, str | None) else number for x in columns]
+    rows = []
+    for i, line in enumerate(lines, 2):
+        try:
+            cells = [read(x) for read, x in zip(reads, line, strict=True)]
+        except ValueError as error:
             raise ValueError(
-                f"the last line of {self.path.name} has no end; delete all lines of its "
+                f"line {i} of {path.name} is damaged ({error}); delete all lines of its "
                 "run, and it is made again"
-            )
-        return list(csv.reader(io.StringIO(text, newline="")))
+            ) from None
+        rows.append(dict(zip(columns, cells, strict=True)))
+    return rows
+
+
+def _lines(path: Path) -> list[list[str]]:
+    """The cells of a table, those with the names of its columns first."""
+    text = path.read_bytes().decode() if path.exists() else ""
+    if text and not text.endswith("\n"):
+        raise ValueError(
+            f"the last line of {path.name} has no end; delete all lines of its run, and "
+            "it is made again"
+        )
+    return list(csv.reader(io.StringIO(text, newline="")))
 
 
 def number(cell: str) -> Cell:

@@ -114,8 +114,25 @@ def test_every_stored_table_is_that_of_its_trial(trial):
             read = {x: math.nan if y is None else y for x, y in row.items()}
             told = {x: y or "nan" for x, y in text.items()}
             assert {x: str(y) for x, y in read.items()} == told
-        runs = each.table.runs(rows)
-        assert all(each.table.of(run) for run in runs[:3])
+        assert each.table.of(each.table.runs(rows)[-1])[-1] == rows[-1]
+
+
+@pytest.mark.parametrize("name", [*(f"trials/{name}" for name in TRIALS), "recipe"])
+def test_the_command_of_a_trial_has_nothing_left_to_make(name, frame, monkeypatch):
+    def refuse(trial, _, run):
+        pytest.fail(f"{run} is not in the table")
+
+    monkeypatch.setattr(frame.Trial, "rows_made", refuse)
+    monkeypatch.setattr(sys, "argv", [name])
+    runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
+
+
+def test_the_sweep_has_nothing_left_to_make(trial):
+    trial("trial")  # knows the way to it
+    sweep = trial("sweep")
+    for name, experiment in sweep.EXPERIMENTS.items():
+        wanted, table = set(experiment("cpu")), sweep.trial_of(name).table
+        assert wanted <= set(table.runs(table.rows()))
 
 
 # ---------------------------------------------------------------------------------- which are made

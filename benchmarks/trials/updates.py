@@ -1,6 +1,6 @@
 """How a model is trained: update rules, clipping, warm-up, dropout.
 
-    python benchmarks/trials/updates.py rules clipping warmup dropout
+    python benchmarks/trials/updates.py one_rate rules clipping warmup
 
 Models of chapter 9 (width 64, V = 1024) learn the openings of stories, 200 steps of eight rows.
 
@@ -11,26 +11,24 @@ Arms        Each differs in one thing from the plainest run, which has no clippi
             scaled to the same length.
             `clipping`: momentum, AdamW and Muon with gradients of length 1 at most.
             `warmup`: AdamW and Muon without it.
-            `dropout`: AdamW on 60 openings, with dropout of 0.2 and without.
-Rates       An arm has two: one for the matrices, and one for the embedding and the norms (which
-            AdamW moves where Muon moves the matrices). With seed 0, each of the two is halved and
-            doubled while the other stays, until both lie between two others.
-Seeds       Five fresh ones for `rules`, three for the others.
+            Dropout of 0.2 and none: AdamW on 60 openings, in `one_rate` only.
+Rates       `one_rate` has one rate for all weights of an arm, halved and doubled with seed 0 until
+            the best lies between two others. The others have two: one for the matrices, and one for
+            the embedding and the norms (which AdamW moves where Muon moves the matrices). Each of
+            the two is halved and doubled while the other stays, until both lie between two others.
+Seeds       Five fresh ones for the rules, three for the others.
 Measured    The loss on the openings of 128 held-out stories, in nats per token: at the end and at
             its lowest; and the training loss. A loss that is no number any more is infinite.
 Against     An arm is no better than another if the difference, seed by seed, is less than twice its
             standard error.
 
-In the first edition of this trial one rate moved everything. Its runs are in the table as well: two
-equal rates, of three or more the best, and fresh seeds there. They are all that there is of
-`dropout`. Of Muon without the orthogonalization there is, besides, the beginning of a search with
-two rates: four runs, one seed. `rules`, and so the command without names, would go on with it.
-Chapter 9 reads the table.
+Of Muon without the orthogonalization the table has the beginning of a search with two rates, too:
+four runs, one seed. No experiment goes on with it. Chapter 9 reads the table.
 """
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -104,31 +102,63 @@ def arm(rule: str, **changes: float) -> Run:
     return Run(rule=rule, learning_rate=rate, table_learning_rate=rate, **changes)
 
 
+RULES = [arm(rule) for rule in (*RATES, *MUONS)]
+CLIPPED = [arm(rule, clip=1.0) for rule in ("momentum", "adamw", "muon")]
+HURRIED = [arm(rule, warmup=0) for rule in ("adamw", "muon")]
+FEW_TEXTS = [arm("adamw", texts=60, dropout=share) for share in (0.0, 0.2)]
+
+
+def one_rate() -> Iterator[list[Run]]:
+    """All arms with one rate for all weights: rates around the best, and fresh seeds there."""
+    others = [*CLIPPED, *HURRIED, *FEW_TEXTS]
+    while wanted := [run for each in (*RULES, *others) for run in untried(each)[:1]]:
+        yield wanted
+    for arms, seeds in ((RULES, range(1, 6)), (others, range(1, 4))):
+        best = [at_one_rate(each, best_of(each)) for each in arms]
+        yield [replace(each, seed=seed) for each in best for seed in seeds]
+
+
 def rules() -> Iterator[list[Run]]:
-    """Update rules, and Muon taken apart."""
-    yield from tuned([arm(rule) for rule in (*RATES, *MUONS)], n_seeds=5)
+    """Update rules with two rates, but for Muon without the orthogonalization."""
+    yield from two_rates([each for each in RULES if "orthogonal" not in each.rule], 5)
 
 
 def clipping() -> Iterator[list[Run]]:
-    """Three rules with clipped gradients."""
-    yield from tuned([arm(rule, clip=1.0) for rule in ("momentum", "adamw", "muon")])
+    """Three rules with clipped gradients and two rates."""
+    yield from two_rates(CLIPPED, 3)
 
 
 def warmup() -> Iterator[list[Run]]:
-    """Two rules without warm-up."""
-    yield from tuned([arm(rule, warmup=0) for rule in ("adamw", "muon")])
+    """Two rules without warm-up, with two rates."""
+    yield from two_rates(HURRIED, 3)
 
 
-def dropout() -> Iterator[list[Run]]:
-    """AdamW on few openings, with dropout and without."""
-    yield from tuned([arm("adamw", texts=60, dropout=share) for share in (0.0, 0.2)])
-
-
-def tuned(arms: Iterable[Run], n_seeds: int = 3) -> Iterator[list[Run]]:
+def two_rates(arms: list[Run], n_seeds: int) -> Iterator[list[Run]]:
     """Arms at rates until both lie between two others, then there from fresh seeds."""
     yield from TRIAL.search(arms)
     best = [TRIAL.best(each) for each in arms]
     yield [replace(each, seed=seed) for each in best for seed in range(1, 1 + n_seeds)]
+
+
+def at_one_rate(each: Run, rate: float) -> Run:
+    return replace(each, learning_rate=rate, table_learning_rate=rate)
+
+
+def tried_rates(each: Run) -> dict[float, float]:
+    """The loss of an arm at the rates that moved all weights."""
+    return {x: loss for (x, y), loss in TRIAL.scores(each).items() if x == y}
+
+
+def best_of(each: Run) -> float:
+    tried = tried_rates(each)
+    return min(tried, key=tried.get, default=each.learning_rate)
+
+
+def untried(each: Run) -> list[Run]:
+    """An arm at its best single rate, at half and at twice that, where it was not tried."""
+    tried, best = tried_rates(each), best_of(each)
+    near = [rate for rate in (best, best / 2, 2 * best) if rate not in tried]
+    return [at_one_rate(each, rate) for rate in near]
 
 
 @functools.cache
@@ -228,4 +258,6 @@ def finite_or_inf(loss: float) -> float:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rules=rules, clipping=clipping, warmup=warmup, dropout=dropout)
+    TRIAL.main(
+        measure, one_rate=one_rate, rules=rules, clipping=clipping, warmup=warmup
+    )

@@ -1,8 +1,9 @@
 """Which learning rate is best at which width, in the standard parametrization and in muP?
 
-    python benchmarks/trials/widths.py muon adamw ratio
+    python benchmarks/trials/widths.py muon ratio
 
-Models of four widths from 16 to 128, with two blocks of two heads, learn stories for 128 steps.
+Models of four widths from 16 to 128, with two blocks of two heads, learn stories for 128 steps of
+Muon.
 
 Arms        "standard": GPT-2's first weights at every width. "muP": with the widest as its base.
             `ratio` has "muP by ratio", where the rate of Muon's matrices falls as the width itself,
@@ -30,7 +31,6 @@ from decoder_only.model.gpt import GPT
 from decoder_only.training import TrainConfig, train
 
 WIDTHS, VOCAB_SIZE, CONTEXT_LENGTH, STEPS = (16, 32, 64, 128), 512, 128, 128
-START = {"muon": 2.0**-6, "adamw": 2.0**-8}
 # The widest is its own base, and so has no arm of muP.
 ARMS = [*product(["standard"], WIDTHS), *product(["muP"], WIDTHS[:-1])]
 BY_RATIO = [*product(["muP by ratio"], WIDTHS[:-1])]
@@ -60,28 +60,23 @@ TRIAL = Trial("widths", Run, Found)
 
 
 def muon() -> Iterator[list[Run]]:
-    """Both parametrizations with Muon."""
-    yield from tuned("muon", ARMS)
-
-
-def adamw() -> Iterator[list[Run]]:
-    """Both parametrizations with AdamW."""
-    yield from tuned("adamw", ARMS)
+    """Both parametrizations."""
+    yield from tuned(ARMS)
 
 
 def ratio() -> Iterator[list[Run]]:
-    """Muon, with rates that fall as the width."""
-    yield from tuned("muon", BY_RATIO)
+    """muP with rates that fall as the width."""
+    yield from tuned(BY_RATIO)
 
 
-def tuned(optimizer: str, arms: Sequence[tuple[str, int]]) -> Iterator[list[Run]]:
+def tuned(arms: Sequence[tuple[str, int]]) -> Iterator[list[Run]]:
     """Rates of its own for each seed, searched from where the first found its best."""
     first = [
         Run(
-            optimizer=optimizer,
+            optimizer="muon",
             parametrization=parametrization,
             d_model=width,
-            learning_rate=START[optimizer],
+            learning_rate=2.0**-6,
             seed=0,
         )
         for parametrization, width in arms
@@ -132,4 +127,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, muon=muon, adamw=adamw, ratio=ratio)
+    TRIAL.main(measure, muon=muon, ratio=ratio)
