@@ -40,7 +40,10 @@ def run(
         parser.error("--again needs --rows COLUMN=VALUE, such as --rows seed=1")
     if chosen.rows is None:
         names = chosen.experiments or experiments
-        trial.make(measure, [(x, experiments[x]) for x in names], jobs=chosen.jobs)
+        try:
+            trial.make(measure, [(x, experiments[x]) for x in names], jobs=chosen.jobs)
+        except KeyboardInterrupt:
+            sys.exit("stopped; the same command goes on from here")
         return
     try:
         rows = trial.table.where(chosen.rows)

@@ -130,7 +130,7 @@ class Trial:
     def search(
         self, arms: Iterable[Any] | None = None, *, score: str | None = None
     ) -> Iterator[list[Any]]:
-        """Halve and double the rates of every arm until its best lies between two others."""
+        """Halve and double the rates of every arm until its best is between two others."""
         arms = list(self.arms if arms is None else arms)
         while wanted := [left[0] for arm in arms if (left := self._left(arm, score))]:
             yield wanted

@@ -8,7 +8,7 @@ people.
 Arms        "full" moves all weights. The others move LoRA's matrices of rank 1, 4, 16 or 64 in
             every linear map of the blocks. The model is 64 wide, so rank 64 allows any change.
 Fixed       120 steps of AdamW on four stories each.
-Rates       Half and twice, until the best lies between two others, with seed 0. The column `gap`
+Rates       Halved and doubled until the best is between two others, with seed 0. The column `gap`
             chooses.
 Seeds       Three fresh ones, for the stories and for LoRA's matrices.
 Measured    How far the loss on unseen stories is above the exact floor, in nats per token: on 30

@@ -7,7 +7,7 @@ take to fall to 4.5 nats, and to 3.5?
 
 Arms        Batches of 1 to 64 rows.
 Fixed       AdamW, ten steps of warm-up and then a constant rate, no clipping.
-Rates       Half and twice, until the best of seed 0 lies between two others, for either loss.
+Rates       Halved and doubled until the best of seed 0 is between two others, for either loss.
 Seeds       Three fresh ones at each best rate. Without clipping, that rate may be one at which
             other seeds get stuck. So `again` tries half of a rate with seeds 1 to 3, if seed 0 was
             faster there than these are on average, and goes on from there. Where seeds 1 to 3 have
@@ -64,7 +64,7 @@ TRIAL = Trial("batches", Run, Found, arms=ARMS, seeds=SEEDS, score="steps_low")
 
 
 def rates() -> Iterator[list[Run]]:
-    """Halve and double every arm's rate until the best for either loss lies inside."""
+    """Halve and double every arm's rate until the best for either loss is inside."""
     yield from TRIAL.search(score="steps_low")
     yield from TRIAL.search(score="steps_high")
 

@@ -17,7 +17,7 @@ Arms        "scratch" is a fresh model of the pretrained one's shape. "full" is 
             "words" adds nothing to the model, and asks which of three words is likeliest after the
             text.
 Fixed       AdamW on eight examples a step: 240 steps for "tale" and 120 for "holder".
-Rates       Half and twice, until the best lies between two others: 128 examples of seed 0, by the
+Rates       Halved and doubled until the best is between two others: 128 examples of seed 0, by the
             errors on the same 300 texts.
 Seeds       Three fresh draws of 32 and of 512 examples.
 Measured    The share of errors on 300 unseen texts. `old_gap` is the loss on stories afterwards,
@@ -184,7 +184,7 @@ def features(model: GPT, texts: list[list[int]]) -> Tensor:
 
 @torch.no_grad()
 def by_words(task: str, texts: list[list[int]]) -> Tensor:
-    """Which of three words the pretrained model finds likeliest behind the text."""
+    """Which of three words the pretrained model finds likeliest after the text."""
     model, answers = pretrained(), []
     told = stories("validation", 3 * N_TESTED + 50, seed=1000)
     for ids in texts:

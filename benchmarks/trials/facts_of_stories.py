@@ -97,7 +97,7 @@ def people_told(language: StoryLanguage, text: str) -> list[Told]:
 
 
 def sights(corpus: Corpus, training: dict, context_length: int) -> Int[np.ndarray, "_"]:
-    """How often each token of a corpus was asked for in a training."""
+    """How often each token of a corpus was a target of a training."""
     places = replace(corpus, ids=np.arange(len(corpus.ids)))
     shown = np.zeros(len(corpus.ids), dtype=np.int64)
     rows = {"batch_size": training["batch_size"], "seed": training["seed"]}
@@ -122,11 +122,11 @@ def told_and_read(saved: SavedRun, language: StoryLanguage) -> tuple[Counter, Co
     told, read = Counter(), Counter()
     ends = [*corpus.starts[1:], corpus.n_targets]
     for text, start, end in zip(texts, corpus.starts, ends, strict=True):
-        behind = sizes[corpus.ids[start + 1 : end]].cumsum()
+        ends_at = sizes[corpus.ids[start + 1 : end]].cumsum()
         for fact in people_told(language, text):
             name = fact.whose, fact.which
             told[name] += 1
-            read[name] += int(shown[start + 1 + behind.searchsorted(fact.end)])
+            read[name] += int(shown[start + 1 + ends_at.searchsorted(fact.end)])
     return told, read
 
 

@@ -9,7 +9,7 @@ Arms        H = 1, 2, 4 or 8 heads; and four heads with G = 4, 2 or 1 heads of k
 Fixed       300 steps of AdamW with a cosine schedule. `longer` runs one and four heads for three
             times the steps at the same rates, lest more heads only take longer to be of use.
             Stories are running text, in rows of 128 tokens that begin anywhere.
-Rates       Half and twice, until the best lies between two others, with seed 0.
+Rates       Halved and doubled until the best is between two others, with seed 0.
 Seeds       Three fresh ones.
 Measured    The loss on held-out stories, in nats per token. `differ` is how far two heads of a
             block differ, before training and after: the share of weight that would have to move to

@@ -151,9 +151,9 @@ def padded(rows: list[Tensor]) -> Tensor:
 def each_once(
     ids: Tensor, generator: torch.Generator, *, anew: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Copies of sentences, with every piece behind the mask in just one of them.
+    """Copies of sentences, in which every piece is masked just once.
 
-    Drawn anew for each copy, as many pieces are behind the mask in each, but any.
+    With `anew`, as many pieces are masked in each copy, but any of them.
     """
     is_piece = ids > 2  # not padding, nor the start, nor the end
     keys = torch.rand((COPIES if anew else 1, *ids.shape), generator=generator)

@@ -15,7 +15,8 @@ arithmetic).
 Arms        "learned" and "rotary" positions, with two blocks and Muon. "one block", which cannot
             look up what another position found, and "adamw", both with learned positions.
 Fixed       Width 32, two heads, 600 steps of 32 sequences.
-Rates       Half and twice, until the best lies between two others, with seed 0, by the last `late`.
+Rates       Halved and doubled until the best is between two others, with seed 0: by the last
+            `late`.
 Seeds       Five fresh ones in `positions`, three in `depth` and in `optimizers`.
 Measured    Every twentieth step: the loss where all is repeated (`late`) and where nothing is
             (`new`), in nats per token; and the largest share of its weight that a head gives to one
@@ -170,7 +171,7 @@ class Meter:
         return found
 
     def cut(self, model: GPT) -> dict[str, float]:
-        """The late loss where the last block does not hear the heads of the first."""
+        """The late loss where the last block does not read the heads of the first."""
         if len(model.blocks) == 1:
             return {}
         with without_head(model, *((0, h) for h in range(HEADS))):
@@ -189,7 +190,9 @@ class Meter:
             "two_before": distance == 2,
             "others": distance != 1,
         }.items():
-            found[f"key_{name}"] = self.reading(model, ["key"], self.heard(model, kept))
+            found[f"key_{name}"] = self.reading(
+                model, ["key"], self.cut_stream(model, kept)
+            )
         return found
 
     def reading(
@@ -202,9 +205,11 @@ class Meter:
             return self.losses(model)[0]
 
     @torch.no_grad()
-    def heard(self, model: GPT, kept: Bool[Tensor, "s t"]) -> Float[Tensor, "b s d"]:
-        """The stream behind the first block, where its heads hand over the terms of some places,
-        and of all others the mean over the batch."""
+    def cut_stream(
+        self, model: GPT, kept: Bool[Tensor, "s t"]
+    ) -> Float[Tensor, "b s d"]:
+        """The stream after the first block, with some terms of its heads' sums as they are, and the
+        mean over the batch of all others."""
         ids, block = self.ids[:, :-1], model.blocks[0]
         x = streams(model, ids)[0]
         value = block.attention.project(block.attention_norm(x))[2]

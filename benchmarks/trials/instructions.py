@@ -10,7 +10,7 @@ Arms        "answers": the loss is on the tokens of the answers.
             "shuffled": like "answers", but each instruction belongs to another story.
             "base": the model before it learned.
 Fixed       200 steps of AdamW on eight pairs each.
-Rates       Half and twice, until the best lies between two others, with seed 0, by `loss`.
+Rates       Halved and doubled until the best is between two others, with seed 0, by `loss`.
             "shuffled" has the rate of "answers".
 Seeds       Three fresh ones.
 Measured    Each of the 72 instructions is given once, 48 tokens are drawn, and the parser judges.

@@ -6,7 +6,7 @@ The models, the language and the recipe are those of `sweep.py`. This extends it
 
 Arms        Sizes of model. A budget counts 6 operations for each parameter (the embedding included)
             and each token, so that small models get many steps and large ones few.
-Rates       At two budgets half and twice, until the best lies between two others, with seed 0.
+Rates       At two budgets, halved and doubled until the best is between two others, with seed 0.
 Seeds       Three fresh ones. Where two neighbours of a size both learn less, that size is the
             budget's best; sizes beyond those neighbours are tried with seed 0 alone. `longer`:
             small models at a larger budget, one seed, at the grid's rule for the rate, which was

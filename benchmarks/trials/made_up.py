@@ -10,7 +10,7 @@ Arms        `rates` and `seeds`: n = 512, 2,048 and 8,192.
             `unknown`: n = 2,048 and additional sentences that end in "unknown". They are about no
             fact; about half of the facts that were never told; about as many facts of the same
             people; about as many at random; or about as many of those that were told.
-Rates       Half and twice, until the best lies between two others, with seed 0. A rate is as good
+Rates       Halved and doubled until the best is between two others, with seed 0. A rate is as good
             as its least excess at any of the looks. `unknown` has one rate.
 Seeds       Four more for `seeds`, eight for `unknown`.
 Measured    A row is a state. At step 256 it is also measured with other bins and, for n = 2,048,
@@ -107,7 +107,7 @@ def chapter() -> dict[str, object]:
 
 
 def asked(world, model, counts: Tensor, sets: dict[str, Tensor], shown: str) -> dict:
-    """The answers to all questions, by what the model was told and shown."""
+    """The answers about all facts, by what the model was told and shown."""
     right, refused = chapter()["answers"](world, model)
     free = counts.new_ones(counts.numel(), dtype=bool)
     for facts in sets.values():

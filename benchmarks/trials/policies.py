@@ -21,7 +21,7 @@ Arms        "exact" climbs the objective itself, and draws nothing.
             pairs, and its loss is the mean over both preferences. "DPO, all pairs" descends the
             exact mean over all pairs of the reference.
 Fixed       60 steps of AdamW with a cosine.
-Rates       Half and twice, until the best lies between two others, with seed 0, by the last `kl`.
+Rates       Halved and doubled until the best is between two others, with seed 0, by the last `kl`.
 Seeds       Three fresh ones.
 Measured    A row for every five steps. `kl` is KL(q || pi*) in nats, the mean over the prompts and
             the last five steps. Of the last step's model: `kl_reference`, which is KL(q || p),

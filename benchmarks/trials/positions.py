@@ -11,7 +11,7 @@ Arms        One model with different positional encodings: none, learned, sinuso
             model is also measured with its positions changed (`asked`), and after 30 more steps
             on rows of 4 S.
 Fixed       300 steps of Muon. `longer` takes six arms through four times the steps.
-Rates       Half and twice, until the best lies between two others, with seed 0, by `inside`.
+Rates       Halved and doubled until the best is between two others, with seed 0, by `inside`.
             `longer_rates` searches anew from there, since longer training wants smaller steps.
 Seeds       Three fresh ones.
 Measured    Losses in nats per token, all over the same tokens of held-out stories: the last 3 S of

@@ -138,7 +138,7 @@ def build(run: Run) -> GPT:
     if run.gain:
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2:
-                # A table hands out one row, a matrix adds up as many numbers as it reads.
+                # A table gives one row; a matrix adds up as many numbers as it reads.
                 is_table = name.startswith(("embedding", "positions"))
                 n_inputs = 1 if is_table else parameter.shape[1]
                 gain = run.gain if name.startswith("blocks") else 1

@@ -9,7 +9,7 @@ Arms        A start and a scale. The start is GPT-2's, whose weights are so smal
             components of variance 1, as the argument for the root supposes. The dot products are
             divided by the root of K, left as they are, or multiplied by the root.
 Fixed       300 steps of AdamW. Stories are running text, in rows of 128 tokens that begin anywhere.
-Rates       Half and twice, until the best lies between two others, with seed 0.
+Rates       Halved and doubled until the best is between two others, with seed 0.
 Seeds       Four fresh ones.
 Measured    The loss on held-out stories, in nats per token. Of the model before its first step:
             the standard deviation of the scores of the first block on held-out stories, and the

@@ -9,7 +9,7 @@ Arms        For K = 16, 64 and 256: dot products divided by the root of K; dot p
             come; and additive scores u . tanh(query + key), which have K parameters more.
 Fixed       200 steps of Adam. The head starts as the argument for the root of K supposes, with
             queries and keys of independent components of variance 1.
-Rates       Half and twice, until the best lies between two others, with seed 0. With undivided
+Rates       Halved and doubled until the best is between two others, with seed 0. With undivided
             products at K = 256 seed 0 learned at none of these rates. So `lower` tries lower ones
             with all seeds. The chapter takes the rate of the least mean, which favours this arm.
 Seeds       Four fresh ones.

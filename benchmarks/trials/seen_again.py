@@ -12,7 +12,7 @@ Arms        1,024 sights in 1 to 64 epochs.
             `decay`: 1, 4, 16 and 64 epochs with ten times the weight decay.
             `longer`: 2,048 sights in 2, 4 and 8 epochs, at the rates of 1,024.
 Fixed       Steps, batches and schedule are the same for all arms with as many sights.
-Rates       Half and twice, until the best lies between two others, from the best rate of the arm
+Rates       Halved and doubled until the best is between two others, from the best rate of the arm
             before, with seed 0. 2,048 sights have the rates of 1,024.
 Seeds       Two fresh ones, and for 2,048 sights all three.
 Measured    The loss on 200 other stories, in nats per token, whose floor is exact. The effective

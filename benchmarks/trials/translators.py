@@ -12,7 +12,7 @@ Arms        "encoder-decoder" reads the source in a half of its own (2 + 2 block
 Fixed       Pre-norm and sinusoids, the same pairs in the same order, 400 steps of AdamW with a
             cosine schedule, targets in the translation only. `half` has half of the steps.
 Rates       Three, and one more where the best was the largest, with seed 0. `half` searches from
-            that best one on, until the best lies inside; its table also has runs at the rate of the
+            that best one on, until the best is inside; its table also has runs at the rate of the
             whole.
 Seeds       Three fresh ones. One seed's luck can exceed what two rates differ by. So `second` makes
             those of "prefix" and "causal", which are close, at their second-best rate, too.
@@ -145,7 +145,7 @@ def padded(rows: list[list[int]], value: int = 0) -> Tensor:
 
 
 def total_surprise(model: nn.Module, pairs: list[Pair]) -> tuple[Tensor, Tensor]:
-    """The model's logits where it is asked for the target, and what stands there."""
+    """The model's logits at the target, and the target's pieces."""
     source = [GERMAN.encode(pair.source) for pair in pairs]
     target = [GERMAN.encode(pair.target) for pair in pairs]
     if isinstance(model, EncoderDecoder):

@@ -12,7 +12,7 @@ Fixed       400 steps of AdamW with a cosine schedule. V = 512. `size` repeats i
 Rates       Four (three in `size`), each arm at its own best. One rate moves everything but in
             `tables`: there tables and norms have a rate of their own, for the two larger arms of
             `size`. With seed 0, each of the two rates is halved and doubled while the other stays,
-            until both lie between two others. One seed: an illustration.
+            until both are between two others. One seed: an illustration.
 Seeds       Three at each rate. `fresh` compares the best rates with three seeds that did not choose
             them.
 Measured    The loss on 100 held-out stories, in nats per token and in bits per byte.

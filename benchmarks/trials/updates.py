@@ -13,9 +13,9 @@ Arms        Each differs in one thing from the plainest run, which has no clippi
             `warmup`: AdamW and Muon without it.
             Dropout of 0.2 and none: AdamW on 60 openings, in `one_rate` only.
 Rates       `one_rate` has one rate for all weights of an arm, halved and doubled with seed 0 until
-            the best lies between two others. The others have two: one for the matrices, and one for
+            the best is between two others. The others have two: one for the matrices, and one for
             the embedding and the norms (which AdamW moves where Muon moves the matrices). Each of
-            the two is halved and doubled while the other stays, until both lie between two others.
+            the two is halved and doubled while the other stays, until both are between two others.
 Seeds       Five fresh ones for the rules, three for the others.
 Measured    The loss on the openings of 128 held-out stories, in nats per token: at the end and at
             its lowest; and the training loss. A loss that is no number any more is infinite.
@@ -134,7 +134,7 @@ def warmup() -> Iterator[list[Run]]:
 
 
 def two_rates(arms: list[Run], n_seeds: int) -> Iterator[list[Run]]:
-    """Arms at rates until both lie between two others, then there from fresh seeds."""
+    """Arms at rates until both are between two others, then there from fresh seeds."""
     yield from TRIAL.search(arms)
     best = [TRIAL.best(each) for each in arms]
     yield [replace(each, seed=seed) for each in best for seed in range(1, 1 + n_seeds)]

@@ -11,7 +11,7 @@ Arms        Vocabularies of 257 to 8,192 tokens. `lines` cuts the text at the en
 Fixed       Every model has the same blocks, takes as many steps, and sees as many bytes in a row
             and as many rows in a step. So all read the same amount of text with the same reach; in
             tokens, both depend on the arm. `shorter` has a quarter of the steps.
-Rates       Half and twice, until the best lies between two others, with seed 0.
+Rates       Halved and doubled until the best is between two others, with seed 0.
 Seeds       Three fresh ones.
 Measured    Bits per byte of held-out text: losses of different tokenizers can be compared in no
             other unit. The seconds are those of the training alone.

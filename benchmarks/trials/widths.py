@@ -8,7 +8,7 @@ Muon.
 Arms        "standard": GPT-2's first weights at every width. "muP": with the widest as its base.
             `ratio` has "muP by ratio", where the rate of Muon's matrices falls as the width itself,
             and not as its root.
-Rates       A factor of two apart, for every width and every seed until the best lies between two
+Rates       A factor of two apart, for every width and every seed until the best is between two
             others, from where the first seed found its best.
 Seeds       Three.
 Measured    The loss on 100 held-out stories, in nats per token.
