@@ -1,28 +1,28 @@
-"""Which settings learn a small language best in a few minutes on a CPU.
+"""Which settings learn a small language best in two minutes of one thread of a CPU?
 
     python benchmarks/recipe.py vocabulary rates batch shape heads turns decay tables head untied
 
-Each experiment varies one thing around the recipe that stands in `BASE`, and every run gets the
-same processor time on one thread: the number of steps follows from how long a step takes. What
-counts is the gap to the exact floor on stories that were held out, in bits per byte, so that
-vocabularies can be compared; and how many of 64 samples at temperature 0.6 lie in the language.
-Runs that stand in `results/recipe.csv` are not made again.
+Arms        Each experiment varies one thing around a recipe: `FOUR` when the search began, `TIED`
+            before it tried a head of its own, and `BASE`.
+Fixed       Processor time: the number of steps follows from how long a step takes. So the same run
+            has other numbers on another machine.
+Seeds       One: the search is an illustration.
+Measured    The gap to the exact floor on held-out stories, in bits per byte, so that vocabularies
+            can be compared; and how many of 64 samples at temperature 0.6 are in the language.
+Against     See benchmarks/README.md, which reads `results/recipe.csv`: what looked best here was
+            run again at the length of the default run.
 """
 
 import functools
 import math
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import torch
-import tyro
-from provenance import collect, write_results
-from tables import append, key, read
+from frame import Trial
 
 from decoder_only.data import Corpus, story_corpora, training_batch
 from decoder_only.generation import write
@@ -34,13 +34,12 @@ from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import NextTokenLoss, TrainConfig, train, train_step
 from decoder_only.training.optimizers import build_optimizers
 
-RESULTS = Path(__file__).parent / "results"
 N_SAMPLES, TEMPERATURE = 64, 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     language: str = "hamlet"
     seconds: float = 120.0
@@ -62,15 +61,15 @@ class Point:
     seed: int = 0
 
 
-BASE = Point()
+BASE = Run()
 # Where the search stood before it tried a head of its own, and where it began.
 TIED = replace(BASE, table_learning_rate=None, tied=True)
 FOUR = replace(TIED, n_layers=4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it. The gap is in bits per byte."""
+class Found:
+    """What is measured. The gap and the floor are in bits per byte."""
 
     steps: int
     parameters: int
@@ -81,115 +80,68 @@ class Row(Point):
     processor_seconds: float
 
 
-def vocabulary() -> Iterator[Point]:
-    # A context holds about one story in each.
-    for vocab_size, context_length in ((1024, 224), (2048, 192), (2900, 176)):
-        yield replace(FOUR, vocab_size=vocab_size, context_length=context_length)
+TRIAL = Trial(
+    "recipe", Run, Found, score="gap", folder=Path(__file__).parent / "results"
+)
 
 
-def context() -> Iterator[Point]:
-    for context_length in (144, 192, 256):
-        yield replace(TIED, context_length=context_length)
+def vocabulary() -> Iterator[list[Run]]:
+    """Three vocabularies, with contexts that hold about one story in each."""
+    sizes = ((1024, 224), (2048, 192), (2900, 176))
+    yield [replace(FOUR, vocab_size=v, context_length=s) for v, s in sizes]
 
 
-def rates() -> Iterator[Point]:
-    for rate in (4e-3, 8e-3, 1.6e-2):
-        yield replace(FOUR, learning_rate=rate)
+def rates() -> Iterator[list[Run]]:
+    """Three learning rates."""
+    yield [replace(FOUR, learning_rate=rate) for rate in (4e-3, 8e-3, 1.6e-2)]
 
 
-def shape() -> Iterator[Point]:
-    for d_model, n_layers, n_heads in (
-        (96, 3, 3),
-        (96, 4, 3),
-        (128, 2, 4),
-        (128, 3, 4),
-        (128, 4, 4),
-        (128, 5, 4),
-    ):
-        yield replace(TIED, d_model=d_model, n_layers=n_layers, n_heads=n_heads)
+def shape() -> Iterator[list[Run]]:
+    """Widths and depths."""
+    shapes = ((96, 3, 3), (96, 4, 3), *((128, depth, 4) for depth in (3, 4, 5)))
+    yield [replace(TIED, d_model=d, n_layers=n, n_heads=h) for d, n, h in shapes]
 
 
-def heads() -> Iterator[Point]:
-    for n_heads in (2, 4, 8):
-        yield replace(TIED, n_heads=n_heads)
+def heads() -> Iterator[list[Run]]:
+    """Two, four and eight heads."""
+    yield [replace(TIED, n_heads=n_heads) for n_heads in (2, 4, 8)]
 
 
-def turns() -> Iterator[Point]:
-    for position_base in (100.0, 1000.0, 10_000.0):
-        yield replace(TIED, position_base=position_base)
+def turns() -> Iterator[list[Run]]:
+    """Three bases of the rotary positions."""
+    yield [replace(TIED, position_base=base) for base in (100.0, 1000.0, 10_000.0)]
 
 
-def decay() -> Iterator[Point]:
-    for weight_decay in (0.0, 0.1, 0.3):
-        yield replace(TIED, weight_decay=weight_decay)
+def decay() -> Iterator[list[Run]]:
+    """Weight decay or none."""
+    yield [replace(TIED, weight_decay=decay) for decay in (0.0, 0.1)]
 
 
-def batch() -> Iterator[Point]:
-    for batch_size in (4, 8, 16):
-        yield replace(FOUR, batch_size=batch_size)
+def batch() -> Iterator[list[Run]]:
+    """Three batch sizes."""
+    yield [replace(FOUR, batch_size=batch_size) for batch_size in (4, 8, 16)]
 
 
-def schedule() -> Iterator[Point]:
-    yield replace(TIED, schedule="cosine")
-    for share in (0.3, 0.6, 1.0):
-        yield replace(TIED, decay_share=share)
+def tables() -> Iterator[list[Run]]:
+    """Three learning rates of the embedding."""
+    yield [replace(TIED, table_learning_rate=rate) for rate in (4e-3, 8e-3, 1.6e-2)]
 
 
-def tables() -> Iterator[Point]:
-    for rate in (4e-3, 8e-3, 1.6e-2):
-        yield replace(TIED, table_learning_rate=rate)
+def head() -> Iterator[list[Run]]:
+    """The embedding as the head, and a head of its own."""
+    yield [TIED, replace(TIED, tied=False)]
 
 
-def head() -> Iterator[Point]:
-    yield TIED
-    yield replace(TIED, tied=False)
-
-
-def untied() -> Iterator[Point]:
+def untied() -> Iterator[list[Run]]:
     """Around the recipe with a head of its own: what helped before, and what might now."""
-    for rate in (None, 1.6e-2, 3.2e-2):
-        yield replace(BASE, table_learning_rate=rate)
     slow = replace(TIED, tied=False)
-    yield replace(slow, n_heads=8)
-    yield replace(slow, vocab_size=2900, context_length=176)
-    yield replace(slow, batch_size=4)
-    for rate in (4e-3, 1.6e-2):
-        yield replace(BASE, learning_rate=rate)
-    yield replace(BASE, vocab_size=2900, context_length=176)
-    yield replace(BASE, n_layers=2)
-    yield replace(BASE, batch_size=16)
-    yield replace(BASE, decay_share=1.0)
-
-
-def adamw() -> Iterator[Point]:
-    for rate in (2e-3, 4e-3, 8e-3):
-        yield replace(TIED, optimizer="adamw", learning_rate=rate)
-
-
-def seeds() -> Iterator[Point]:
-    for seed in range(3):
-        yield replace(BASE, seed=seed)
-
-
-EXPERIMENTS = {
-    each.__name__: each
-    for each in (
-        vocabulary,
-        context,
-        rates,
-        shape,
-        heads,
-        turns,
-        decay,
-        batch,
-        schedule,
-        tables,
-        head,
-        untied,
-        adamw,
-        seeds,
-    )
-}
+    yield [
+        *(replace(BASE, table_learning_rate=rate) for rate in (None, 1.6e-2, 3.2e-2)),
+        replace(slow, n_heads=8),
+        replace(slow, vocab_size=2900, context_length=176),
+        replace(slow, batch_size=4),
+        replace(BASE, learning_rate=1.6e-2),
+    ]
 
 
 @functools.cache
@@ -204,123 +156,89 @@ def material(
     return language, tokenizer, *corpora
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
-    language, tokenizer, stories, validation = material(
-        point.language, point.vocab_size
-    )
+    language, tokenizer, stories, validation = material(run.language, run.vocab_size)
     config = GPTConfig(
         vocab_size=tokenizer.vocab_size,
-        context_length=point.context_length,
-        d_model=point.d_model,
-        n_layers=point.n_layers,
-        n_heads=point.n_heads,
+        context_length=run.context_length,
+        d_model=run.d_model,
+        n_layers=run.n_layers,
+        n_heads=run.n_heads,
         positions="rotary",
-        position_base=point.position_base,
+        position_base=run.position_base,
         norm="rms",
         activation="squared_relu",
         qk_norm=True,
         bias=False,
-        tied=point.tied,
+        tied=run.tied,
         initialization="zero",
     )
     training = TrainConfig(
-        steps=steps_within(point, config, stories),
-        batch_size=point.batch_size,
-        optimizer=point.optimizer,
-        learning_rate=point.learning_rate,
-        table_learning_rate=point.table_learning_rate,
-        schedule=point.schedule,
-        decay_fraction=point.decay_share,
-        warmup_steps=point.warmup_steps,
-        weight_decay=point.weight_decay,
-        seed=point.seed,
+        steps=steps_within(run, config, stories),
+        batch_size=run.batch_size,
+        optimizer=run.optimizer,
+        learning_rate=run.learning_rate,
+        table_learning_rate=run.table_learning_rate,
+        schedule=run.schedule,
+        decay_fraction=run.decay_share,
+        warmup_steps=run.warmup_steps,
+        weight_decay=run.weight_decay,
+        seed=run.seed,
     )
     began = time.process_time()
-    model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
+    model = GPT(config, generator=torch.Generator().manual_seed(run.seed))
     history = train(model, stories, validation, training)
     seconds = time.process_time() - began
     texts = write(
         model,
         tokenizer,
         count=N_SAMPLES,
-        max_new_tokens=point.context_length,
+        max_new_tokens=run.context_length,
         temperature=TEMPERATURE,
-        generator=torch.Generator().manual_seed(point.seed),
+        generator=torch.Generator().manual_seed(run.seed),
     )
-    return Row(
-        **asdict(point),
+    return Found(
         steps=training.steps,
         parameters=model.count_parameters(),
         tokens=history.tokens,
-        gap=round(bits_per_byte(history.final.gap, validation.bytes_per_token), 5),
-        floor=round(bits_per_byte(validation.floor, validation.bytes_per_token), 5),
+        gap=bits_per_byte(history.final.gap, validation.bytes_per_token),
+        floor=bits_per_byte(validation.floor, validation.bytes_per_token),
         in_language=sum(language.log_prob(text) > -math.inf for text in texts),
         processor_seconds=round(seconds, 1),
     )
 
 
-def steps_within(point: Point, config: GPTConfig, stories: Corpus) -> int:
+def steps_within(run: Run, config: GPTConfig, stories: Corpus) -> int:
     """How many steps the time allows; a few steps of a model that is thrown away tell."""
     model = GPT(config)
-    moving = build_optimizers(model, optimizer=point.optimizer, learning_rate=1e-3)
+    moving = build_optimizers(model, optimizer=run.optimizer, learning_rate=1e-3)
     times = []
     for step in range(20):
         inputs, targets = training_batch(
             stories,
-            batch_size=point.batch_size,
-            context_length=point.context_length,
+            batch_size=run.batch_size,
+            context_length=run.context_length,
             seed=0,
             step=step,
         )
         began = time.process_time()
         train_step(NextTokenLoss(model), moving, inputs, targets, max_gradient_norm=1.0)
         times.append(time.process_time() - began)
-    return round(point.seconds / min(times))  # what else runs only makes steps slower
-
-
-def main(
-    experiments: tyro.conf.Positional[
-        tuple[
-            Literal[
-                "vocabulary",
-                "context",
-                "rates",
-                "shape",
-                "heads",
-                "turns",
-                "decay",
-                "batch",
-                "schedule",
-                "tables",
-                "head",
-                "untied",
-                "adamw",
-                "seeds",
-            ],
-            ...,
-        ]
-    ],
-) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which.
-    """
-    torch.set_num_threads(1)
-    path = RESULTS / "recipe.csv"
-    done = {key(row, Point) for row in read(path)}
-    points = [p for name in experiments for p in EXPERIMENTS[name]()]
-    for point in dict.fromkeys(points):
-        if key(asdict(point), Point) in done:
-            continue
-        row = measure(point)
-        append(path, row)
-        print(row, flush=True)
-    provenance = collect(packages=["torch", "numpy", "tiktoken"])
-    about = {"provenance": provenance, "runs": len(read(path))}
-    write_results(RESULTS / "recipe.json", about)
+    return round(run.seconds / min(times))  # what else runs only makes steps slower
 
 
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TRIAL.main(
+        measure,
+        vocabulary=vocabulary,
+        rates=rates,
+        shape=shape,
+        heads=heads,
+        turns=turns,
+        decay=decay,
+        batch=batch,
+        tables=tables,
+        head=head,
+        untied=untied,
+    )

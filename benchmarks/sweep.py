@@ -1,34 +1,30 @@
-"""How the loss falls with the size of a model and with its data, where the floor is known.
+"""How does the loss fall with the size of a model and with its data, where the floor is known?
 
     python benchmarks/sweep.py rates       learning rates for four sizes
     python benchmarks/sweep.py grid        sizes times tokens, at the rates that `rate` gives
-    python benchmarks/sweep.py heldout     the largest run, after the law has foretold it
+    python benchmarks/sweep.py heldout     the largest run, after the law has predicted it
     python benchmarks/sweep.py transfer    learning rates for four widths, standard and muP
     python benchmarks/sweep.py depth       as many weights, deep or wide
     python benchmarks/sweep.py tails       other exponents of the language
 
-Every run is one row of a table, `EXPERIMENT.csv`; runs that stand there are not made again, so
-that a sweep that was stopped goes on. The models are small enough for a CPU, one thread each, and
-their tables are installed (`src/decoder_only_book/stored/story_sweep`), because chapter 10
-reads them. `--size gpu` takes larger ones, of the same recipe, and writes to `results/sweep-gpu`.
+Each experiment has a table of its own. The models are small enough for a CPU, and their tables are
+in the package (`src/decoder_only_book/stored/story_sweep`), because chapter 10 reads them. `--size
+gpu` takes larger ones of the same recipe, and writes to `results/sweep-gpu`.
 """
 
 import functools
 import math
-import multiprocessing
 import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Literal
 
 import torch
 import tyro
-from provenance import collect, write_results
-from tables import append, key, read
+from frame import Trial
 
 from decoder_only.base.hardware import choose_device, describe
 from decoder_only.data import Corpus, story_corpora
@@ -57,8 +53,8 @@ STEPS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     d_model: int
     n_layers: int
@@ -75,15 +71,14 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it. Losses are in nats per token, over all validation stories."""
+class Found:
+    """What is measured. Losses are in nats per token, over all validation stories."""
 
     parameters: int
     tokens: int
     loss: float
     floor: float
     bytes_per_token: float
-    processor_seconds: float
 
 
 def rate(d_model: int) -> float:
@@ -91,7 +86,7 @@ def rate(d_model: int) -> float:
     return round(0.9 / d_model, 4)
 
 
-def point(size: str, d_model: int, n_layers: int, steps: int, **changes) -> Point:
+def sized(size: str, d_model: int, n_layers: int, steps: int, **changes) -> Run:
     """A run of the grid, heads 16 wide on a CPU and 64 on a GPU, with some things changed."""
     settings = {
         "d_model": d_model,
@@ -102,34 +97,34 @@ def point(size: str, d_model: int, n_layers: int, steps: int, **changes) -> Poin
         "batch_size": BATCH_SIZE[size],
         "learning_rate": rate(d_model),
     }
-    return Point(**{**settings, **changes})
+    return Run(**{**settings, **changes})
 
 
-def rates(size: str) -> Iterator[Point]:
+def rates(size: str) -> Iterator[Run]:
     """Four rates for every other size, at the second shortest length."""
     for (d_model, n_layers), peak in product(
         SIZES[size][::2], (5e-3, 1e-2, 2e-2, 4e-2)
     ):
-        yield point(size, d_model, n_layers, STEPS[size][1], learning_rate=peak)
+        yield sized(size, d_model, n_layers, STEPS[size][1], learning_rate=peak)
 
 
-def grid(size: str) -> Iterator[Point]:
-    """All sizes at all lengths, the dearest first; and two of the runs at more seeds."""
+def grid(size: str) -> Iterator[Run]:
+    """All sizes at all lengths, the most expensive first; and two of the runs at more seeds."""
     runs = [(*shape, steps) for shape in SIZES[size] for steps in STEPS[size]]
     for run in sorted(runs, key=lambda run: -(run[0] ** 2) * run[1] * run[2]):
-        yield point(size, *run)
+        yield sized(size, *run)
     for seed in range(1, 5):
-        yield point(size, *SIZES[size][0], STEPS[size][1], seed=seed)
+        yield sized(size, *SIZES[size][0], STEPS[size][1], seed=seed)
     for seed in (1, 2):
-        yield point(size, *SIZES[size][2], STEPS[size][2], seed=seed)
+        yield sized(size, *SIZES[size][2], STEPS[size][2], seed=seed)
 
 
-def heldout(size: str) -> Iterator[Point]:
+def heldout(size: str) -> Iterator[Run]:
     """A larger model than any of the grid, for as long as the longest."""
-    yield point(size, *LARGEST[size], STEPS[size][-1])
+    yield sized(size, *LARGEST[size], STEPS[size][-1])
 
 
-def transfer(size: str) -> Iterator[Point]:
+def transfer(size: str) -> Iterator[Run]:
     """Learning rates for four widths of four heads each, in four parametrizations.
 
     Standard; muP with the widest as its base, by 1 / K and by 1 / sqrt(K); and, for the widest
@@ -147,7 +142,7 @@ def transfer(size: str) -> Iterator[Point]:
             arms += [(widths[-1], each, range(-11, -4)) for each in (scale, None)]
         for base_width, scale, powers in arms:
             for power in powers:
-                yield point(
+                yield sized(
                     size,
                     d_model,
                     2,
@@ -161,7 +156,7 @@ def transfer(size: str) -> Iterator[Point]:
                 )
 
 
-def depth(size: str) -> Iterator[Point]:
+def depth(size: str) -> Iterator[Run]:
     """Blocks of as many weights together, from one wide to sixteen narrow.
 
     Two seeds, and three rates a factor of two apart, about the best of each shape.
@@ -176,7 +171,7 @@ def depth(size: str) -> Iterator[Point]:
     scale = 1 if size == "cpu" else 8
     for (d_model, n_layers, d_mlp), seed in product(shapes, range(2)):
         for factor in shapes[d_model, n_layers, d_mlp]:
-            yield point(
+            yield sized(
                 size,
                 scale * d_model,
                 n_layers,
@@ -187,10 +182,10 @@ def depth(size: str) -> Iterator[Point]:
             )
 
 
-def tails(size: str) -> Iterator[Point]:
+def tails(size: str) -> Iterator[Run]:
     """The middle size on languages with other tails, at all lengths but the longest."""
     for steps, exponent in product(reversed(STEPS[size][:-1]), (0.0, 1.5)):
-        yield point(size, *SIZES[size][2], steps, exponent=exponent)
+        yield sized(size, *SIZES[size][2], steps, exponent=exponent)
 
 
 EXPERIMENTS = {
@@ -210,16 +205,16 @@ def material(exponent: float, size: str) -> tuple[BytePairTokenizer, Corpus, Cor
     return tokenizer, *corpora
 
 
-def settings(point: Point) -> GPTConfig:
+def settings(run: Run) -> GPTConfig:
     """The model of a run."""
-    is_mup_trial = point.optimizer == "adamw"
+    is_mup_trial = run.optimizer == "adamw"
     return GPTConfig(
         vocab_size=VOCAB_SIZE,
         context_length=CONTEXT_LENGTH,
-        d_model=point.d_model,
-        n_layers=point.n_layers,
-        n_heads=point.n_heads,
-        d_mlp=point.d_mlp,
+        d_model=run.d_model,
+        n_layers=run.n_layers,
+        n_heads=run.n_heads,
+        d_mlp=run.d_mlp,
         positions="rotary",
         norm="rms",
         activation="squared_relu",
@@ -227,40 +222,41 @@ def settings(point: Point) -> GPTConfig:
         # Normalized queries and keys would hide what the attention scale does.
         qk_norm=not is_mup_trial,
         initialization="gpt2" if is_mup_trial else "zero",
-        base_width=point.base_width,
-        attention_scale=point.attention_scale,
+        base_width=run.base_width,
+        attention_scale=run.attention_scale,
     )
 
 
-def measure(point: Point, size: str, device: str) -> Row:
+def measure(run: Run, size: str, device: str) -> Found:
     """Make one run."""
-    _, stories, validation = material(point.exponent, size)
-    began = time.process_time()
-    generator = torch.Generator().manual_seed(point.seed)
-    model = GPT(settings(point), generator=generator)
+    _, corpus, validation = material(run.exponent, size)
+    generator = torch.Generator().manual_seed(run.seed)
+    model = GPT(settings(run), generator=generator)
     training = TrainConfig(
-        steps=point.steps,
-        batch_size=point.batch_size,
-        optimizer=point.optimizer,
-        learning_rate=point.learning_rate,
-        warmup_steps=max(10, point.steps // 20),
-        weight_decay=0.0 if point.optimizer == "adamw" else 0.1,
-        seed=point.seed,
+        steps=run.steps,
+        batch_size=run.batch_size,
+        optimizer=run.optimizer,
+        learning_rate=run.learning_rate,
+        warmup_steps=max(10, run.steps // 20),
+        weight_decay=0.0 if run.optimizer == "adamw" else 0.1,
+        seed=run.seed,
     )
-    history = train(model.to(device), stories, validation, training)
-    return Row(
-        **asdict(point),
+    history = train(model.to(device), corpus, validation, training)
+    return Found(
         parameters=model.count_parameters(),
         tokens=history.tokens,
-        loss=round(history.final.loss, 5),
-        floor=round(history.final.floor, 5),
-        bytes_per_token=round(validation.bytes_per_token, 5),
-        processor_seconds=round(time.process_time() - began, 1),
+        loss=history.final.loss,
+        floor=history.final.floor,
+        bytes_per_token=validation.bytes_per_token,
     )
 
 
-def prepare_worker() -> None:
-    torch.set_num_threads(1)
+def trial_of(experiment: str, size: str = "cpu") -> Trial:
+    """The table of an experiment."""
+    folder = Path(stored.__file__).parent / "story_sweep"
+    if size == "gpu":
+        folder = Path(__file__).parent / "results" / "sweep-gpu"
+    return Trial(experiment, Run, Found, folder=folder)
 
 
 def main(
@@ -281,39 +277,14 @@ def main(
         jobs: runs at a time, on a CPU.
     """
     device = choose_device("cuda" if size == "gpu" else "cpu")
-    folder = Path(__file__).parent / "results" / "sweep-gpu"
-    if size == "cpu":
-        folder = Path(stored.__file__).parent / "story_sweep"
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = []
     for experiment in experiments:
-        done = {key(row, Point) for row in read(folder / f"{experiment}.csv")}
-        points = dict.fromkeys(EXPERIMENTS[experiment](size))
-        wanted += [(experiment, p) for p in points if key(asdict(p), Point) not in done]
-    context = multiprocessing.get_context("spawn")
-    workers = jobs if size == "cpu" else 1
-    with ProcessPoolExecutor(
-        workers, mp_context=context, initializer=prepare_worker
-    ) as pool:
-        futures = {
-            pool.submit(measure, each, size, device.type): experiment
-            for experiment, each in wanted
-        }
-        for number, future in enumerate(as_completed(futures), 1):
-            row = future.result()
-            append(folder / f"{futures[future]}.csv", row)
-            print(f"{number}/{len(futures)} {futures[future]}: {row}", flush=True)
-    for experiment in dict.fromkeys(experiment for experiment, _ in wanted):
-        provenance = collect(packages=["torch", "numpy", "tiktoken"])
-        rows = read(folder / f"{experiment}.csv")
-        about = {
-            "provenance": provenance | {"device": describe(device)},
-            "runs": len(rows),
-            "processor seconds": round(
-                sum(float(row["processor_seconds"]) for row in rows)
-            ),
-        }
-        write_results(folder / f"{experiment}.json", about)
+        runs = list(EXPERIMENTS[experiment](size))
+        trial_of(experiment, size).make(
+            partial(measure, size=size, device=device.type),
+            [(experiment, lambda runs=runs: [runs])],
+            jobs=jobs if size == "cpu" else 1,
+            about={"device": describe(device)},
+        )
 
 
 if __name__ == "__main__":

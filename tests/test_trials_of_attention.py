@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from trials import assert_measured, check_rates, nightly
+from trials import check_rates, measured, nightly
 
 from decoder_only_book.stored import load_runs
 
@@ -42,11 +42,10 @@ def test_undivided_products_that_seed_0_did_not_learn_get_lower_rates():
 def test_a_run_begins_as_its_row_says(trial, monkeypatch):
     scores = trial("scores")
     monkeypatch.setattr(scores, "STEPS", 151)  # the last of which counts
-    point = scores.TABLE.at_best_rate(scores.Point(score="additive", head_dim=16))
-    found = scores.measure(point)
-    assert_measured(found, point, "loss")
-    stored_row = scores.TABLE.row(point)
-    assert found.score_std == pytest.approx(float(stored_row["score_std"]), abs=0.002)
+    run = scores.TRIAL.best(scores.Run(score="additive", head_dim=16))
+    found = measured(scores, run, "loss")
+    (stored_row,) = scores.TRIAL.table.of(run)
+    assert found["score_std"] == pytest.approx(stored_row["score_std"], abs=0.002)
 
 
 @nightly
@@ -56,8 +55,8 @@ def test_a_run_gives_its_row_again(trial):
     runs = runs[(runs["head_dim"] == 64) & (runs["score"] == "divided")]
     for run in runs[runs["seed"] == 1]:
         rate = float(run["learning_rate"])
-        point = scores.Point(score="divided", head_dim=64, learning_rate=rate, seed=1)
-        assert scores.measure(point).loss == pytest.approx(run["loss"], abs=0.02)
+        again = scores.Run(score="divided", head_dim=64, learning_rate=rate, seed=1)
+        assert scores.measure(again).loss == pytest.approx(run["loss"], abs=0.02)
 
 
 def test_arms_of_heads_have_equal_parameters(trial):

@@ -1,35 +1,18 @@
 """The trials of chapter 11: fair arms, fresh seeds, and a row made again."""
 
-import importlib
 import itertools
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from ladder import unchecked
-from trials import assert_measured, nightly
+from trials import measured, nightly
 
 from decoder_only_book import stored
 from decoder_only_book.stored import load_runs
 
-TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
 ARMS = ("encoder-decoder", "prefix", "causal")
 NAMES = ("translators", "hidden_words")
-
-
-@pytest.fixture
-def trial(monkeypatch):
-    monkeypatch.syspath_prepend(str(TRIALS))
-    monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
-    known = set(sys.modules)
-    with unchecked():  # thousands of sentences are drawn
-        yield importlib.import_module
-    for name in set(sys.modules) - known:
-        if name in (*NAMES, "_path", "tables", "provenance"):
-            sys.modules.pop(name)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "hidden_story_words"])
@@ -78,28 +61,26 @@ def test_no_model_is_below_the_floor_or_at_the_truth():
 
 def test_arms_are_of_one_size_and_see_what_they_should(trial):
     trial = trial("translators")
-    points = [trial.Point(arm=arm, learning_rate=0.01, seed=0) for arm in ARMS]
-    sizes = [
-        sum(p.numel() for p in trial.build(point).parameters()) for point in points
-    ]
+    arms = [trial.Run(arm=arm, learning_rate=0.01) for arm in ARMS]
+    sizes = [sum(p.numel() for p in trial.build(run).parameters()) for run in arms]
     assert max(sizes) / min(sizes) < 1.005
     pairs = trial.validation()[:3]
-    for point in points:
-        model = trial.build(point).double().eval()
+    for run in arms:
+        model = trial.build(run).double().eval()
         logits, wanted = trial.total_surprise(model, pairs)
         asked = [wanted[i][wanted[i] >= 0].tolist() for i in range(3)]
         assert asked == [trial.GERMAN.encode(pair.target)[1:] for pair in pairs]
         assert logits.shape[:2] == wanted.shape
         # A later word of the source is heard where an earlier one stands, or it is not.
-        if point.arm == "encoder-decoder":
+        if run.arm == "encoder-decoder":
             continue
         source = trial.GERMAN.encode(pairs[0].source)
         row = torch.tensor([source + trial.GERMAN.encode(pairs[0].target)])
         other = row.clone()
         other[0, len(source) - 2] = 5
         heard = (model.hidden(row) - model.hidden(other)).abs().amax(-1)[0]
-        assert (heard[: len(source) - 2] > 0).all() == (point.arm == "prefix")
-        assert (heard[: len(source) - 2] > 0).any() == (point.arm == "prefix")
+        assert (heard[: len(source) - 2] > 0).all() == (run.arm == "prefix")
+        assert (heard[: len(source) - 2] > 0).any() == (run.arm == "prefix")
         assert (heard[len(source) - 2 :] > 0).all()
 
 
@@ -147,23 +128,20 @@ def test_hidden_words_are_learned_and_asked_for(trial, monkeypatch, arm):
     some = [*itertools.islice(hidden.places(choosing=True), 5)]
     monkeypatch.setattr(hidden, "places", lambda *, choosing: some)
     monkeypatch.setattr(hidden, "STEPS", 10)
-    point = hidden.Point(arm=arm, learning_rate=0.002, seed=0)
-    found = hidden.measure(point)
     numbers = ("gap", "scored") if arm == "causal" else ("gap",)
-    assert_measured(found, point, *numbers)
+    found = measured(hidden, hidden.Run(arm=arm, learning_rate=0.002), *numbers)
     runs = load_runs("hidden_words")
-    assert {found.parameters} == {*runs["parameters"][runs["arm"] == arm]}
+    assert {found["parameters"]} == {*runs["parameters"][runs["arm"] == arm]}
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_translators_are_trained_and_judged(trial, arm):
     translators = trial("translators")
-    point = translators.Point(arm=arm, steps=10, learning_rate=0.008, seed=1)
-    found = translators.measure(point)
-    assert_measured(found, point, "loss")
+    run = translators.Run(arm=arm, steps=10, learning_rate=0.008, seed=1)
+    found = measured(translators, run, "loss")
     runs = load_runs("translators")
-    assert {found.parameters} == {*runs["parameters"][runs["arm"] == arm]}
-    assert {found.floor} == {*runs["floor"]}
+    assert {found["parameters"]} == {*runs["parameters"][runs["arm"] == arm]}
+    assert {found["floor"]} == {*runs["floor"]}
 
 
 @nightly
@@ -171,7 +149,7 @@ def test_runs_give_their_rows_again(trial):
     hidden = trial("hidden_words")
     runs = load_runs("hidden_words")
     (run,) = runs[(runs["arm"] == "causal") & (runs["learning_rate"] == 0.002)]
-    again = hidden.measure(hidden.Point(arm="causal", learning_rate=0.002, seed=0))
+    again = hidden.measure(hidden.Run(arm="causal", learning_rate=0.002))
     assert again.gap == pytest.approx(run["gap"], abs=0.02)
     assert again.scored == pytest.approx(run["scored"], abs=0.02)
     trial = trial("translators")
@@ -180,8 +158,8 @@ def test_runs_give_their_rows_again(trial):
     runs = runs[(runs["steps"] == 200) & (runs["learning_rate"] == rate)]
     own = runs["arm"] == ARMS[0]
     (before,) = runs["loss"][own & (runs["seed"] == 1)]
-    point = trial.Point(arm=ARMS[0], steps=200, learning_rate=rate, seed=1)
-    again = trial.measure(point).loss
+    run = trial.Run(arm=ARMS[0], steps=200, learning_rate=rate, seed=1)
+    again = trial.measure(run).loss
     # The training amplifies a processor's rounding, by 0.11 between two kinds. Other arms end
     # 0.65 away and more, and it must stay far from them.
     assert abs(again - before) < abs(again - runs["loss"][~own]).min() / 3

@@ -1,20 +1,15 @@
 """The trials of chapter 12: fair arms, fresh seeds, labels that are right, a row made again."""
 
-import importlib
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from ladder import unchecked
-from trials import assert_measured, nightly
+from trials import measured, nightly
 
 from decoder_only_book import stored
 from decoder_only_book.stored import load_runs
 
-TRIALS = Path(__file__).resolve().parent.parent / "benchmarks" / "trials"
 SCORES = {
     "classifiers": "error",
     "adapters": "gap",
@@ -23,18 +18,6 @@ SCORES = {
 }
 LAST = {"policies": 60}
 every_trial = pytest.mark.parametrize("name", SCORES)
-
-
-@pytest.fixture
-def trial(monkeypatch):
-    monkeypatch.syspath_prepend(str(TRIALS))
-    monkeypatch.setattr(sys, "path", list(sys.path))  # a trial adds the folder above
-    known = set(sys.modules)
-    with unchecked():
-        yield importlib.import_module
-    for name in set(sys.modules) - known:
-        if name in (*SCORES, "hamlet", "trial", "tables", "provenance"):
-            sys.modules.pop(name)
 
 
 def last(name: str) -> np.ndarray:
@@ -153,12 +136,11 @@ def test_the_drawn_losses_of_preferences_have_the_exact_one_as_their_mean(
 def test_classifiers_learn_from_examples(trial, monkeypatch, arm):
     classifiers = trial("classifiers")
     monkeypatch.setattr(classifiers, "N_TESTED", 6)
-    point = {"task": "tale", "arm": arm, "examples": 16, "learning_rate": 1.0}
-    point = classifiers.Point(**point, steps=2 * (arm == "lora"), seed=0)
-    found = classifiers.measure(point)
-    assert_measured(found, point, "error")
+    run = {"task": "tale", "arm": arm, "examples": 16, "learning_rate": 1.0}
+    run = classifiers.Run(**run, steps=2 * (arm == "lora"))
+    found = measured(classifiers, run, "error")
     runs = load_runs("classifiers")
-    assert {found.trained} == {*runs["trained"][runs["arm"] == arm]}
+    assert {found["trained"]} == {*runs["trained"][runs["arm"] == arm]}
 
 
 @nightly
@@ -168,7 +150,6 @@ def test_a_run_gives_its_row_again(trial):
     same = (runs["task"] == "tale") & (runs["arm"] == "probe")
     run = runs[same & (runs["examples"] == 32) & (runs["seed"] == 1)][0]
     rate = float(run["learning_rate"])
-    point = {"task": "tale", "arm": "probe", "examples": 32, "learning_rate": rate}
-    point["steps"] = 0
-    again = trial.measure(trial.Point(**point, seed=1))
+    again = {"task": "tale", "arm": "probe", "examples": 32, "learning_rate": rate}
+    again = trial.measure(trial.Run(**again, steps=0, seed=1))
     assert again.error == pytest.approx(run["error"], abs=0.01)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from ladder import unchecked
-from trials import assert_measured, corpus, nightly
+from trials import corpus, measured, nightly
 
 from decoder_only.model.counting import count_parameters
 from decoder_only_book.stored import load_runs
@@ -64,14 +64,14 @@ def test_every_width_has_its_best_rate_inside_for_every_seed():
 @pytest.mark.parametrize("parametrization", ["standard", "muP", "muP by ratio"])
 def test_every_width_is_trained(trial, monkeypatch, parametrization):
     widths, runs = trial("widths"), load_runs("widths")
-    monkeypatch.setattr(widths, "material", lambda: (corpus(), corpus()))
+    texts = corpus(), corpus()
+    monkeypatch.setattr(widths, "stories_in_stored_tokens", lambda vocab_size: texts)
     monkeypatch.setattr(widths, "STEPS", 12)
     same = (runs["parametrization"] == parametrization) & (runs["d_model"] == 16)
-    point = {"optimizer": "muon", "parametrization": parametrization, "d_model": 16}
-    point = widths.Point(**point, learning_rate=0.01, seed=1)
-    found = widths.measure(point)
-    assert_measured(found, point, "loss")
-    assert {found.parameters} == {*runs["parameters"][same]}
+    run = {"optimizer": "muon", "parametrization": parametrization, "d_model": 16}
+    run = widths.Run(**run, learning_rate=0.01, seed=1)
+    found = measured(widths, run, "loss")
+    assert {found["parameters"]} == {*runs["parameters"][same]}
 
 
 @nightly
@@ -80,7 +80,7 @@ def test_a_run_gives_its_row_again(trial):
     same = (runs["optimizer"] == "muon") & (runs["parametrization"] == "muP")
     same &= (runs["d_model"] == 16) & (runs["seed"] == 1)
     run = min(runs[same], key=lambda run: run["loss"])
-    point = widths.Point(
+    again = widths.Run(
         optimizer="muon",
         parametrization="muP",
         d_model=16,
@@ -88,5 +88,5 @@ def test_a_run_gives_its_row_again(trial):
         seed=1,
     )
     with unchecked():  # thousands of stories are told
-        again = widths.measure(point)
+        again = widths.measure(again)
     assert again.loss == pytest.approx(run["loss"], abs=0.02)

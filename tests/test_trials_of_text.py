@@ -34,7 +34,7 @@ def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(name):
 
 def test_what_is_added_has_the_size_that_it_is_said_to_have(positions):
     for kind in ("learned", "sinusoidal"):
-        model = positions.learn(positions.Point(positions=kind, scale=4.0, steps=0))
+        model = positions.learn(positions.Run(positions=kind, scale=4.0, steps=0))
         rows = model.positions.weight
         size = (
             rows.square().mean().sqrt() / model.embedding.weight.square().mean().sqrt()
@@ -44,7 +44,7 @@ def test_what_is_added_has_the_size_that_it_is_said_to_have(positions):
 
 
 def test_alibi_is_a_penalty_on_distance_and_sees_nothing_later(positions):
-    model = positions.learn(positions.Point(positions="alibi", steps=0))
+    model = positions.learn(positions.Run(positions="alibi", steps=0))
     attention = model.blocks[0].attention
     x = torch.randn(1, 6, 64, generator=torch.Generator().manual_seed(0))
     query, key, value = attention.project(x)

@@ -1,13 +1,12 @@
 """The trials of chapter 9: rates inside, fresh seeds, arms that differ in what they say."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from ladder import unchecked
-from trials import assert_measured, check_rates, corpus, nightly
+from trials import check_rates, corpus, measured, nightly
 
 from decoder_only.data import training_batch
 from decoder_only.model.lm_head import next_token_loss
@@ -57,10 +56,10 @@ def test_every_size_of_batch_has_its_best_rate_inside():
 @pytest.mark.parametrize("rule", ["no look-ahead", "not orthogonal", "no mean"])
 def test_what_takes_muon_apart_differs_in_what_it_says(trial, rule):
     updates = trial("updates")
-    point = replace(updates.arm(f"muon, {rule}"), learning_rate=0.1)
-    model = updates.build(point)
+    run = replace(updates.arm(f"muon, {rule}"), learning_rate=0.1)
+    model = updates.build(run)
     weight = model.blocks[0].mlp.up.weight
-    _, optimizer = updates.optimizers_of(point, model)
+    _, optimizer = updates.optimizers_of(run, model)
     generator = torch.Generator().manual_seed(0)
     gradients = [torch.randn(weight.shape, generator=generator) for _ in range(2)]
     for gradient in gradients:
@@ -90,12 +89,11 @@ def test_the_noise_scale_is_that_of_the_rows_gradients(trial, monkeypatch):
     noise = trial("gradient_noise")
     text = corpus()
     monkeypatch.setattr(noise, "N_ROWS", 6)
-    model, (optimizer,) = noise.begin(noise.Point(batch_size=8, learning_rate=1e-3))
+    model, (optimizer,) = noise.begin(learning_rate=1e-3, seed=0)
     for weight in model.parameters():
         weight.grad = torch.full_like(weight, 2.0)
     optimizer.step()
-    state = noise.State(learning_rate=1e-3, step=1, seed=0)
-    found = noise.noise_of(model, optimizer, text, state, 6.0)
+    found = noise.noise_of(model, optimizer, text, at_step=1, seed=0)
     rows = []
     for step in range(6, 12):
         inputs, targets = training_batch(
@@ -106,13 +104,13 @@ def test_the_noise_scale_is_that_of_the_rows_gradients(trial, monkeypatch):
         rows.append(torch.cat([g.flatten() for g in gradients]))
     rows = torch.stack(rows).double()
     variance = rows.var(0).sum().item()
-    assert found.variance == pytest.approx(variance, rel=1e-3)
+    assert found["variance"] == pytest.approx(variance, rel=1e-3)
     signal = rows.mean(0).square().sum().item() - variance / 6
-    assert found.signal == pytest.approx(signal, rel=1e-3)
+    assert found["signal"] == pytest.approx(signal, rel=1e-3)
     # Every gradient of the one step was 2, and so is the root of v.
-    assert found.root_variance == pytest.approx(variance / 2, rel=1e-3)
-    assert found.v_variance == pytest.approx(variance / 4, rel=1e-3)
-    assert found.v_signal == pytest.approx(signal / 4, rel=1e-3)
+    assert found["root_variance"] == pytest.approx(variance / 2, rel=1e-3)
+    assert found["v_variance"] == pytest.approx(variance / 4, rel=1e-3)
+    assert found["v_signal"] == pytest.approx(signal / 4, rel=1e-3)
 
 
 @pytest.mark.parametrize("rule", ["descent", "adamw", "muon, not orthogonal"])
@@ -120,16 +118,15 @@ def test_every_rule_moves_the_weights(trial, monkeypatch, rule):
     updates = trial("updates")
     monkeypatch.setattr(updates, "material", lambda texts: (corpus(), corpus()))
     monkeypatch.setattr(updates, "STEPS", 3)
-    point = updates.arm(rule, clip=1.0)
-    assert_measured(updates.measure(point), point, "loss", "lowest", "training_loss")
+    run = updates.arm(rule, clip=1.0)
+    measured(updates, run, "loss", "lowest", "training_loss")
 
 
 @nightly
 def test_a_run_gives_its_row_again(trial):
     updates = trial("updates")
-    point = updates.TABLE.at_best_rate(updates.arm("muon", clip=math.inf))
-    point = replace(point, seed=1)
-    stored_loss = float(updates.TABLE.row(point)["loss"])
+    run = replace(updates.TRIAL.best(updates.arm("muon")), seed=1)
+    (stored_row,) = updates.TRIAL.table.of(run)
     with unchecked():  # thousands of stories are told
-        again = updates.measure(point)
-    assert again.loss == pytest.approx(stored_loss, abs=0.02)
+        again = updates.measure(run)
+    assert again.loss == pytest.approx(stored_row["loss"], abs=0.02)

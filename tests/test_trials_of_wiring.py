@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from trials import assert_measured, corpus, nightly
+from trials import corpus, measured, nightly
 
 from decoder_only.model.mlp import SwiGLU
 from decoder_only_book.stored import load_runs
@@ -28,8 +28,8 @@ def test_mlps_differ_in_nothing_but_their_form(trial):
     activations = trial("activations")
     settings = {"start": "unit", "learning_rate": 0.02, "seed": 0}
     models = {
-        arm: activations.build(activations.Point(arm=arm, **settings))
-        for arm in activations.ARMS
+        arm: activations.build(activations.Run(arm=arm, **settings))
+        for arm in (*activations.PLAIN, *activations.GATED)
     }
     assert len({model.count_parameters() for model in models.values()}) == 1
     queries = [model.blocks[0].attention.query.weight for model in models.values()]
@@ -46,27 +46,25 @@ def test_wirings_that_the_package_knows_are_the_models_own(trial):
     grid = trial("residual_grid")
     ids = torch.arange(64).view(2, 32)
     for wiring in ("pre", "post"):
-        model = grid.build(grid.Point(wiring=wiring, gain=1.0, learning_rate=0.01))
-        assert torch.equal(grid.run(model, ids, wiring), model(ids))
+        model = grid.build(grid.Run(wiring=wiring, gain=1.0, learning_rate=0.01))
+        assert torch.equal(grid.forward(model, ids, wiring), model(ids))
 
 
 @pytest.mark.parametrize("arm", ["relu", "reglu", "none"])
 def test_every_kind_of_mlp_is_trained(trial, monkeypatch, arm):
     activations, runs = trial("activations"), load_runs("activations")
     monkeypatch.setattr(activations, "stories", lambda: (corpus(), corpus()))
-    point = {"arm": arm, "start": "unit", "learning_rate": 0.02, "seed": 3}
-    point = activations.Point(**point, steps=3)
-    found = activations.measure(point)
-    assert_measured(found, point, "loss")
+    run = {"arm": arm, "start": "unit", "learning_rate": 0.02, "seed": 3}
+    run = activations.Run(**run, steps=3)
+    found = measured(activations, run, "loss")
     same = (runs["arm"] == arm) & (runs["n_layers"] == 1)
-    assert {found.parameters} == {*runs["parameters"][same]}
+    assert {found["parameters"]} == {*runs["parameters"][same]}
 
 
 @nightly
 def test_a_run_gives_its_row_again(trial):
     activations = trial("activations")
-    point = activations.Point(arm="swiglu", start="unit", learning_rate=0.02, seed=3)
-    stored_row = activations.TABLE.row(point)
-    assert activations.measure(point).loss == pytest.approx(
-        float(stored_row["loss"]), abs=0.02
-    )
+    run = activations.Run(arm="swiglu", start="unit", learning_rate=0.02, seed=3)
+    (stored_row,) = activations.TRIAL.table.of(run)
+    found = activations.measure(run)
+    assert found.loss == pytest.approx(stored_row["loss"], abs=0.02)

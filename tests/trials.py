@@ -2,7 +2,7 @@
 
 import math
 import os
-from dataclasses import asdict
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from decoder_only.data import Corpus, document_corpus
 from decoder_only.tokenization import BytePairTokenizer
 
-__all__ = ["assert_measured", "check_rates", "corpus", "nightly"]
+__all__ = ["check_rates", "corpus", "measured", "nightly"]
 
 # A row made again shows where a table came from, and little about the code that other tests do not.
 nightly = pytest.mark.skipif(
@@ -29,11 +29,11 @@ def corpus() -> Corpus:
     return document_corpus(text, tokenizer, nats=99.0)
 
 
-def assert_measured(row: object, point: object, *columns: str) -> None:
-    """A trial's script still runs: the row is of this point, and what it found are numbers."""
-    found = asdict(row)
-    assert asdict(point).items() <= found.items()
+def measured(trial: ModuleType, run: object, *columns: str) -> dict:
+    """A trial's script still makes a run, whose numbers are numbers; its last row."""
+    found = trial.TRIAL.rows_made(trial.measure, run)[-1]
     assert all(math.isfinite(found[name]) for name in columns), found
+    return found
 
 
 def check_rates(

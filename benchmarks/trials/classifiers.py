@@ -2,31 +2,37 @@
 
     python benchmarks/trials/classifiers.py rates seeds prompts
 
-Two labels that the grammar knows, of stories of the hamlet. "tale": which of the three tales is
-told, from the first 20 tokens; where they leave it open, nobody can know. "holder": with whom the
-toy or the dish of a story is (the hero, the friend, or nobody: it lies where it was forgotten), in
-a text of at most 176 tokens, cut off behind a sentence; the text always tells. Half of these texts
-are answered by the hero.
+The texts are stories of the hamlet, with labels that the grammar knows.
 
-"scratch" is a fresh model of the pretrained one's shape, "full" the pretrained one with all its
-weights free, "lora" the same with rank 4 in every linear map of its blocks: each with a head for
-three classes on the last token, 240 steps of AdamW for "tale" and 120 for "holder", on eight
-examples each. "probe" is ridge regression on the pretrained model's last vectors; its column
-`learning_rate` holds the penalty. "words" adds nothing to the model: it asks which of three words
-is likeliest behind the text.
+Tasks       "tale": which of the three tales is told, from the first 20 tokens. Where these leave it
+            open, nobody can know.
+            "holder": who has the toy or the dish of a story, from at most 176 tokens, cut off after
+            a sentence. The answer is the hero, the friend, or nobody if it was forgotten
+            somewhere. The text always tells. For half of these texts it is the hero.
+Arms        "scratch" is a fresh model of the pretrained one's shape. "full" is the pretrained one
+            with all weights free. "lora" is the same with rank 4 in every linear map of its blocks.
+            Each has a head for three classes on the last token.
+            "probe" is ridge regression on the pretrained model's last vectors. Its column
+            `learning_rate` has the penalty.
+            "words" adds nothing to the model, and asks which of three words is likeliest after the
+            text.
+Fixed       AdamW on eight examples a step: 240 steps for "tale" and 120 for "holder".
+Rates       Halved and doubled until the best is between two others: 128 examples of seed 0, by the
+            errors on the same 300 texts.
+Seeds       Three fresh draws of 32 and of 512 examples.
+Measured    The share of errors on 300 unseen texts. `old_gap` is the loss on stories afterwards,
+            with the model's old head, above the exact floor, in nats per token.
+Against     Pretraining is of no use if "scratch" is as good as "full" with the same examples. LoRA
+            loses if it is worse than "full", and fine-tuning if "words" is as good.
 
-Measured is the share of errors on 300 unseen texts; `old_gap` is the loss on stories afterwards,
-above the floor, in nats per token, by the model's old head. `rates` chooses with 128 examples of
-one seed, on the same 300 texts; `seeds` makes three fresh draws of 32 and 512.
-What would count against pretraining: "scratch" as good as "full" from the same examples. Against
-LoRA: worse than "full". Against fine-tuning at all: "words" as good.
+Chapter 12 reads the table.
 """
 
 import functools
 import re
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from itertools import product
 from random import Random
 
 import torch
@@ -43,71 +49,59 @@ from hamlet import (
 )
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from trial import Table, learn
+from trial import Trial, learn, seeded
 
 from decoder_only.analysis.interpretation import fit_probe
 from decoder_only.model.gpt import GPT
 from decoder_only.stories.exact import hidden_state
 from decoder_only.variants.finetuning import Classifier, add_lora
 
-TASKS = "tale", "holder"
-LEARNED = {"scratch": 4e-3, "full": 1e-3, "lora": 4e-3, "probe": 1e-2}
-COUNTS = 32, 512
 STEPS = {"tale": 240, "holder": 120}
+TASKS = tuple(STEPS)
+LEARNED = {"scratch": 4e-3, "full": 1e-3, "lora": 4e-3, "probe": 1e-2}
 BATCH, N_TESTED = 8, 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     task: str
     arm: str
-    examples: int
+    examples: int = 128
     steps: int
     learning_rate: float
-    seed: int
+    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it."""
+class Found:
+    """What is measured, and how many weights were trained."""
 
     error: float
     trained: int
     old_gap: float | None
-    processor_seconds: float
 
 
-TABLE = Table("classifiers", Point, score="error")
+ARMS = [
+    Run(task=task, arm=arm, steps=STEPS[task] * (arm != "probe"), learning_rate=rate)
+    for task, (arm, rate) in product(TASKS, LEARNED.items())
+]
+TRIAL = Trial(
+    "classifiers", Run, Found, arms=ARMS, seeds=(1, 2, 3), score="error", digits=4
+)
 
 
-def arms(names: tuple[str, ...] = tuple(LEARNED)) -> Iterator[Point]:
-    for task in TASKS:
-        for name in names:
-            rate = LEARNED[name]
-            steps = STEPS[task] if name != "probe" else 0
-            point = {"task": task, "arm": name, "examples": 128, "steps": steps}
-            yield Point(**point, learning_rate=rate, seed=0)
+def seeds() -> Iterator[list[Run]]:
+    """Every arm at its best rate, from three fresh draws of 32 and of 512 examples."""
+    for runs in TRIAL.repeat():
+        yield [replace(run, examples=n) for run, n in product(runs, (32, 512))]
 
 
-def rates() -> Iterator[Point]:
-    yield from TABLE.rates(arms())
-
-
-def seeds() -> Iterator[Point]:
-    for point in TABLE.seeds(list(arms()), (1, 2, 3)):
-        for n in COUNTS:
-            yield replace(point, examples=n)
-
-
-def prompts() -> Iterator[Point]:
-    untrained = {"examples": 0, "steps": 0, "learning_rate": 0.0}
-    for task in TASKS:
-        yield Point(task=task, arm="words", **untrained, seed=0)
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds, prompts)}
+def prompts() -> Iterator[list[Run]]:
+    """The pretrained model as it is, asked for a word."""
+    untrained = {"arm": "words", "examples": 0, "steps": 0, "learning_rate": 0.0}
+    yield [Run(task=task, **untrained) for task in TASKS]
 
 
 # ------------------------------------------------------------------------------- the examples
@@ -159,14 +153,14 @@ def examples(
 # -------------------------------------------------------------------------------- the arms
 
 
-def fitted(point: Point) -> Classifier:
+def fitted(run: Run) -> Classifier:
     """A classifier that has learned from its examples."""
-    generator = torch.Generator().manual_seed(point.seed)
-    model = fresh(point.seed) if point.arm == "scratch" else pretrained()
-    if point.arm == "lora":
+    generator = seeded(run.seed)
+    model = fresh(run.seed) if run.arm == "scratch" else pretrained()
+    if run.arm == "lora":
         add_lora(model, rank=4, generator=generator)
     classifier = Classifier(model, 3).train()
-    texts, labels = examples(point.task, "train", point.examples, point.seed)
+    texts, labels = examples(run.task, "train", run.examples, run.seed)
     order: list[int] = []
 
     def loss_at(step: int) -> Tensor:
@@ -176,7 +170,7 @@ def fitted(point: Point) -> Classifier:
         logits = classifier(*padded([texts[i] for i in chosen]))
         return cross_entropy(logits, labels[chosen])
 
-    settings = {"steps": point.steps, "learning_rate": point.learning_rate}
+    settings = {"steps": run.steps, "learning_rate": run.learning_rate}
     learn(classifier, loss_at, **settings, warmup=12, max_gradient_norm=1.0)
     return classifier.eval()
 
@@ -188,13 +182,9 @@ def features(model: GPT, texts: list[list[int]]) -> Tensor:
     return torch.cat([asked.features(*padded(texts[i : i + 50])) for i in parts])
 
 
-def errors(answers: Tensor, labels: Tensor) -> float:
-    return round((answers != labels).float().mean().item(), 4)
-
-
 @torch.no_grad()
 def by_words(task: str, texts: list[list[int]]) -> Tensor:
-    """Which of three words the pretrained model finds likeliest behind the text."""
+    """Which of three words the pretrained model finds likeliest after the text."""
     model, answers = pretrained(), []
     told = stories("validation", 3 * N_TESTED + 50, seed=1000)
     for ids in texts:
@@ -215,34 +205,29 @@ def by_words(task: str, texts: list[list[int]]) -> Tensor:
     return torch.tensor(answers)
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
-    began, trained, after = time.process_time(), 0, None
-    texts, labels = examples(point.task, "validation", N_TESTED, 0)
-    if point.arm == "words":
-        found = by_words(point.task, texts)
-    elif point.arm == "probe":
-        known, given = examples(point.task, "train", point.examples, point.seed)
+    trained, after = 0, None
+    texts, labels = examples(run.task, "validation", N_TESTED, 0)
+    if run.arm == "words":
+        found = by_words(run.task, texts)
+    elif run.arm == "probe":
+        known, given = examples(run.task, "train", run.examples, run.seed)
         model = pretrained()
-        probe = fit_probe(features(model, known), given, penalty=point.learning_rate)
+        probe = fit_probe(features(model, known), given, penalty=run.learning_rate)
         found = (features(model, texts) @ probe.weight + probe.offset).argmax(-1)
         trained = probe.weight.numel() + probe.offset.numel()
     else:
-        classifier = fitted(point)
+        classifier = fitted(run)
         parts = classifier.parameters()
         trained = sum(p.numel() for p in parts if p.requires_grad)
         with torch.no_grad():
             found = classifier.classes(features(classifier.model, texts)).argmax(-1)
-        if point.arm != "scratch" and point.seed:
+        if run.arm != "scratch" and run.seed:
             after = old_gap(classifier.model)
-    return Row(
-        **asdict(point),
-        error=errors(found, labels),
-        trained=trained,
-        old_gap=after,
-        processor_seconds=round(time.process_time() - began, 1),
-    )
+    wrong = (found != labels).float().mean().item()
+    return Found(error=wrong, trained=trained, old_gap=after)
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, EXPERIMENTS)
+    TRIAL.main(measure, rates=TRIAL.search, seeds=seeds, prompts=prompts)

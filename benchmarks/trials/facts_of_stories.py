@@ -2,31 +2,35 @@
 
     python benchmarks/trials/facts_of_stories.py
 
-Held-out stories lead the model to every place where a fact about a person is told, the nine of
-`StoryLanguage.facts`, of which pet and home are told in two parts. There the probability is taken
-that it leaves the language at a token that touches the words of the fact. It stands beside how
-often the training stories tell the same fact, and any fact of the same person; and how often the
-rows of its training showed it. (A row begins at a story drawn at random and goes on into the next
-ones, and the draws can be made again, so this is counted.) "single" is the share of the training's
-tellings that are of facts told once, the estimate of Good and Turing of what is still missing.
-Chapter 15 reads the table. Expected beforehand: what the training stories never tell is far less
-than what is told wrongly; and a fact that was told less than a hundred times is wrong at least
-twice as often as one that was told more.
+Held-out stories lead a model to every place where a fact about a person is told. The facts are the
+nine of `StoryLanguage.facts`, of which pet and home are told in two parts.
 
-A first run counted whatever `exact.facts_told` gives, also what holds of things and days, and took
-all facts of a pet for one. A second one kept neither whose fact it was nor what was read.
+Arms        The two stored models.
+Measured    A row is one telling of a fact. `wrong` is the probability that the model leaves the
+            language at a token that touches the words of the fact. Beside it are how often the
+            training stories tell the same fact (`told`), and any fact of the same person
+            (`of_person`), and how often the rows of the training showed it (`read`). A row begins
+            at a story drawn at random and goes on into the next ones. The draws can be made again,
+            and so this can be counted. `single` is the share of the training's tellings that are of
+            facts told once. Good and Turing estimate with it what is still missing.
+Against     Expected beforehand: what the training stories never tell is far less than what is told
+            wrongly; and a fact that was told less than a hundred times is wrong at least twice as
+            often as one that was told more.
+
+A first version counted whatever `exact.facts_told` gives, also what holds of things and days, and
+took all facts of a pet for one. A second one kept neither whose fact it was nor what was read.
+Chapter 15 reads the table.
 """
 
-import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 import torch
 from jaxtyping import Int
-from trial import Table
+from trial import Trial
 
 from decoder_only.data import Corpus, document_corpus, training_batch
 from decoder_only.model.gpt import GPT
@@ -42,23 +46,27 @@ FACTS |= {"home", "street", "fear", "hobby", "habit"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """A stored model."""
+class Run:
+    """What sets a run apart: a stored model, and the steps that it was trained for."""
 
     model: str
     step: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A telling of a fact in a held-out story, and the probability that it is told wrongly.
+class Found:
+    """What is measured of a telling of a fact in a held-out story.
 
     Attributes:
-        told: how many training stories tell the fact.
+        story: number of the story.
+        whose: the person.
+        which: the fact.
+        told: how often the training stories tell it.
         read: how often a row of the training showed it being told.
         of_person: how often the training stories tell facts of the same person.
         wrong: the probability that the model leaves the language at the words of the fact.
-        certain: what the language itself gives to these words; below 1, others could follow too.
+        certain: what the language itself gives to these words; below 1, others could follow, too.
+        single: share of the training's tellings that are of facts told once.
     """
 
     story: int
@@ -70,15 +78,14 @@ class Row(Point):
     wrong: float
     certain: float
     single: float
-    processor_seconds: float
 
 
-TABLE = Table("facts_of_stories", Point, score="wrong")
+TRIAL = Trial("facts_of_stories", Run, Found, score="wrong", digits=6)
 
 
-def trained() -> Iterator[Point]:
-    for name in ("hamlet", "full"):
-        yield Point(model=name, step=load_model(name).step)
+def trained() -> Iterator[list[Run]]:
+    """Both stored models."""
+    yield [Run(model=name, step=load_model(name).step) for name in ("hamlet", "full")]
 
 
 def people_told(language: StoryLanguage, text: str) -> list[Told]:
@@ -90,7 +97,7 @@ def people_told(language: StoryLanguage, text: str) -> list[Told]:
 
 
 def sights(corpus: Corpus, training: dict, context_length: int) -> Int[np.ndarray, "_"]:
-    """How often each token of a corpus was asked for in a training."""
+    """How often each token of a corpus was a target of a training."""
     places = replace(corpus, ids=np.arange(len(corpus.ids)))
     shown = np.zeros(len(corpus.ids), dtype=np.int64)
     rows = {"batch_size": training["batch_size"], "seed": training["seed"]}
@@ -115,11 +122,11 @@ def told_and_read(saved: SavedRun, language: StoryLanguage) -> tuple[Counter, Co
     told, read = Counter(), Counter()
     ends = [*corpus.starts[1:], corpus.n_targets]
     for text, start, end in zip(texts, corpus.starts, ends, strict=True):
-        behind = sizes[corpus.ids[start + 1 : end]].cumsum()
+        ends_at = sizes[corpus.ids[start + 1 : end]].cumsum()
         for fact in people_told(language, text):
             name = fact.whose, fact.which
             told[name] += 1
-            read[name] += int(shown[start + 1 + behind.searchsorted(fact.end)])
+            read[name] += int(shown[start + 1 + ends_at.searchsorted(fact.end)])
     return told, read
 
 
@@ -143,36 +150,32 @@ def chances(model: GPT, truth: NextToken, text: str) -> list[tuple[float, float]
     return found
 
 
-def measure(point: Point) -> Iterator[Row]:
-    began = time.process_time()
-    saved, language = load_model(point.model), StoryLanguage.named(point.model)
+def measure(run: Run) -> Iterator[Found]:
+    """Ask one model."""
+    saved, language = load_model(run.model), StoryLanguage.named(run.model)
     truth = NextToken(language, saved.tokenizer)
     told, read = told_and_read(saved, language)
     of_person: Counter = Counter()
     for (whose, _), n in told.items():
         of_person[whose] += n
     single = sum(n == 1 for n in told.values()) / told.total()
-    heard = islice(language.stories(split="validation", seed=2), N_STORIES)
-    for i, text in enumerate(heard):
+    stories = islice(language.stories(split="validation", seed=2), N_STORIES)
+    for i, text in enumerate(stories):
         both = chances(saved.model, truth, text)
-        for fact, (wrong, certain) in zip(
-            people_told(language, text), both, strict=True
-        ):
-            yield Row(
-                **asdict(point),
+        facts = people_told(language, text)
+        for fact, (wrong, certain) in zip(facts, both, strict=True):
+            yield Found(
                 story=i,
                 whose=fact.whose,
                 which=fact.which,
                 told=told[fact.whose, fact.which],
                 read=read[fact.whose, fact.which],
                 of_person=of_person[fact.whose],
-                wrong=round(wrong, 6),
-                certain=round(certain, 6),
-                single=round(single, 6),
-                processor_seconds=round(time.process_time() - began, 1),
+                wrong=wrong,
+                certain=certain,
+                single=single,
             )
-            began = time.process_time()
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, {"trained": trained})
+    TRIAL.main(measure, trained=trained)

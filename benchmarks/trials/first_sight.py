@@ -1,57 +1,62 @@
-"""Facts that are seen once or four times in a stream of others: what is known, and what is left.
+"""A model sees facts once or four times in a stream of others: what is known, and what is left?
 
     python benchmarks/trials/first_sight.py
 
-Chapter 15's `remembered`, from its cells with the tag "facts", with eight seeds: the mean bits
-known of each group of 32 facts, at some steps from the first sight on.
-Something is forgotten if the lead over the control, at the same step, is less at the end than
-four steps after the last sight, by two standard errors of the paired difference.
+Each run is chapter 15's function `remembered`, from its cells with the tag "facts".
 
-The table goes into the package, for the chapter, which repeats one seed.
+Arms        Groups of 32 facts, seen once, four times, or never: all within a run.
+Seeds       Eight.
+Measured    The mean bits known of each group, at some steps from the first sight on.
+Against     Nothing is forgotten unless the lead over the control at the same step is smaller at
+            the end than four steps after the last sight, by two standard errors of the paired
+            difference.
+
+Chapter 15 reads the table, and repeats one seed.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from made_up import chapter
-from trial import Table
+from trial import Trial, cells
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by its seed."""
+class Run:
+    """What sets a run apart."""
 
     seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """Bits known of a group, so many steps after the step of the first sight."""
+class Found:
+    """What is measured: bits known of a group, so many steps after the step of the first sight."""
 
     seen: str
     step: int
     bits: float
 
 
-TABLE = Table("first_sight", Point)
+TRIAL = Trial(
+    "first_sight", Run, Found, score="bits", digits=4, packages=("torch", "numpy")
+)
 
 
-def seeds() -> Iterator[Point]:
-    for seed in range(8):
-        yield Point(seed=seed)
+def seeds() -> Iterator[list[Run]]:
+    """Eight seeds."""
+    yield [Run(seed=seed) for seed in range(8)]
 
 
-def measure(point: Point) -> Iterator[Row]:
+def measure(run: Run) -> Iterator[Found]:
     """Make one run."""
-    names = chapter()
+    names = cells("15_knowledge", "facts")
     sights = names["SIGHTS"]
     lasts = {max(at, default=0) for at in sights.values()}
     moments = {last + after for last in lasts for after in (1, 4, 16, 64, 128)}
-    for seen, bits in zip(sights, names["remembered"](point.seed), strict=True):
+    for seen, bits in zip(sights, names["remembered"](run.seed), strict=True):
         for step, known in enumerate(bits.tolist()):
             if step % 4 == 0 or step in moments:
-                yield Row(seed=point.seed, seen=seen, step=step, bits=round(known, 4))
+                yield Found(seen=seen, step=step, bits=known)
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, {"seeds": seeds}, packages=("torch", "numpy"))
+    TRIAL.main(measure, seeds=seeds)

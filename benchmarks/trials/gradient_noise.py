@@ -1,22 +1,28 @@
-"""How noisy is a gradient, on the way of a training?
+"""How noisy is a gradient, along the way of a training?
 
     python benchmarks/trials/gradient_noise.py
 
-Chapter 9's model learns with AdamW from batches of eight, as in `batches.py`. At six of its states
-the gradients of 256 single rows that it is not trained on in that step give the simple noise scale
-of McCandlish et al. (2018), the trace of their covariance over the squared length of their mean,
-both without bias. Adam's step divides each component by the root of v. Its scale is that with the
-squares divided by v where all curvatures are equal, and by the root of v where they grow like it.
+Chapter 9's model learns with AdamW from batches of eight, as in `batches.py`.
 
-The table goes into the package, for chapter 9. Runs that stand in it are not made again.
+Measured    At six states of the training, from the gradients of 256 single rows that the step does
+            not train on: the squared length of their mean (`signal`) and the trace of their
+            covariance (`variance`), both without bias. Their ratio is the simple noise scale of
+            McCandlish et al. (2018). Adam's step divides each component by the root of v. Its noise
+            scale has the squares divided by v if all curvatures are equal, and by the root of v if
+            they grow like it. So the table also has both sums divided by the root of v (`root_`)
+            and by v (`v_`).
+Seeds       Three, at one rate.
+Against     See `batches.py`, which measures what the noise scale is to predict.
+
+Chapter 9 reads the table.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
 import torch
-from batches import WARMUP, Point, begin
-from trial import Table
+from batches import WARMUP, begin
+from trial import Trial
 from updates import SHAPE, material
 
 from decoder_only.data import Corpus, training_batch
@@ -27,25 +33,21 @@ from decoder_only.training.optimizers import set_learning_rate
 
 N_ROWS = 256
 STATES = (5, 10, 20, 40, 80, 160)
-RATE, SEEDS = 2.5e-3, (0, 1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
-    """A model on its way."""
+class Run:
+    """What sets a run apart."""
 
     learning_rate: float
-    step: int
     seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise(State):
-    """Its loss; the gradient's squared length and its variance, one row at a time.
+class Found:
+    """What is measured of a state: its loss, and its gradient's squared length and variance."""
 
-    Both also with each component's square divided by Adam's root of v, and by v.
-    """
-
+    step: int
     loss: float
     signal: float
     variance: float
@@ -55,40 +57,38 @@ class Noise(State):
     v_variance: float
 
 
-TABLE = Table("gradient_noise", State)
+TRIAL = Trial("gradient_noise", Run, Found, digits=None)
 
 
-def states() -> Iterator[State]:
-    """The last of each seed; on the way there the others are met."""
-    for seed in SEEDS:
-        yield State(learning_rate=RATE, step=STATES[-1], seed=seed)
+def seeds() -> Iterator[list[Run]]:
+    """Three seeds at one rate."""
+    yield [Run(learning_rate=2.5e-3, seed=seed) for seed in range(3)]
 
 
-def measure(last: State) -> Iterator[Noise]:
+def measure(run: Run) -> Iterator[Found]:
     """Train, and measure on the way."""
     openings, held_out = material()
-    point = Point(batch_size=8, learning_rate=last.learning_rate, seed=last.seed)
-    model, optimizers = begin(point)
-    for step in range(last.step):
+    model, optimizers = begin(run.learning_rate, run.seed)
+    for step in range(STATES[-1]):
         set_learning_rate(optimizers, min(1, (step + 1) / WARMUP))
         batch = training_batch(
-            openings, batch_size=8, context_length=64, seed=last.seed, step=step
+            openings, batch_size=8, context_length=64, seed=run.seed, step=step
         )
         train_step(NextTokenLoss(model), optimizers, *batch)
         if step + 1 in STATES:
-            state = replace(last, step=step + 1)
-            loss = evaluate(model, held_out).loss
-            yield noise_of(model, optimizers[0], openings, state, loss)
+            loss = round(evaluate(model, held_out).loss, 5)
+            sums = noise_of(model, optimizers[0], openings, step + 1, run.seed)
+            yield Found(step=step + 1, loss=loss, **sums)
 
 
 def noise_of(
     model: GPT,
     optimizer: torch.optim.Optimizer,
     corpus: Corpus,
-    state: State,
-    loss: float,
-) -> Noise:
-    """From the gradients of single rows, drawn by a seed that training does not use."""
+    at_step: int,
+    seed: int,
+) -> dict[str, float]:
+    """The sums, from the gradients of single rows. Training does not use the seed of these."""
     weights = list(model.parameters())
     total, squares = ([torch.zeros_like(w) for w in weights] for _ in range(2))
     for step in range(N_ROWS):
@@ -96,30 +96,28 @@ def noise_of(
             corpus,
             batch_size=1,
             context_length=SHAPE["context_length"],
-            seed=1000 + state.seed,
-            step=N_ROWS * state.step + step,
+            seed=1000 + seed,
+            step=N_ROWS * at_step + step,
         )
         row_loss = next_token_loss(model(inputs), targets)
         gradients = torch.autograd.grad(row_loss, weights)
         torch._foreach_add_(total, gradients)
         torch._foreach_addcmul_(squares, gradients, gradients)
-    found = []
     held = [optimizer.state[w] for w in weights]
-    correction = 1 - 0.95**state.step
+    correction = 1 - 0.95**at_step
     roots = [(kept["exp_avg_sq"] / correction).sqrt() + 1e-8 for kept in held]
-    for power in (0, 1, 2):
+    found = {}
+    for power, kind in enumerate(("", "root_", "v_")):
         signal = variance = 0.0
         for added, square, root in zip(total, squares, roots, strict=True):
             mean = added / N_ROWS
             own = (square - N_ROWS * mean**2) / (N_ROWS - 1)
             signal += ((mean**2 - own / N_ROWS) / root**power).sum().item()
             variance += (own / root**power).sum().item()
-        found += [signal, variance]
-    kinds = ("", "root_", "v_")
-    names = [kind + name for kind in kinds for name in ("signal", "variance")]
-    written = {n: float(f"{x:.6g}") for n, x in zip(names, found, strict=True)}
-    return Noise(**asdict(state), loss=round(loss, 5), **written)
+        found[f"{kind}signal"] = float(f"{signal:.6g}")
+        found[f"{kind}variance"] = float(f"{variance:.6g}")
+    return found
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, {"states": states})
+    TRIAL.main(measure, seeds=seeds)

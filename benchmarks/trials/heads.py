@@ -2,31 +2,32 @@
 
     python benchmarks/trials/heads.py rates seeds longer
 
-Models of width 64 and two blocks learn the stories of the hamlet with AdamW and a cosine schedule.
-The arms have H = 1, 2, 4, 8 heads, and, with four, G = 4, 2, 1 heads of keys and values. All have
-the same number of parameters: what sharing saves goes into the MLPs. `rates` doubles and halves
-each arm's learning rate, with seed 0, until the best lies between two others; `seeds` runs that
-rate with three fresh seeds; `longer` runs one and four heads for three times the steps at the same
-rates and seeds, lest more heads only take more time to be of use. What would count against several
-heads: that one head does as well, within the standard error. Stories are running text, in rows of
-128 tokens that begin anywhere, to learn from and to be measured on.
+Models of width 64 and two blocks learn the stories of the hamlet.
 
-Of each model the table also has how far two heads of a block differ, trained and before: the share
-of weight that would have to move to make them alike (total variation), on 32 held-out rows; and
-the largest share of its weight that any head gives to the token before, and, on random tokens that
-are said twice, to the one that followed the last time.
+Arms        H = 1, 2, 4 or 8 heads; and four heads with G = 4, 2 or 1 heads of keys and values. All
+            have the same number of parameters: what sharing saves goes into the MLPs.
+Fixed       300 steps of AdamW with a cosine schedule. `longer` runs one and four heads for three
+            times the steps at the same rates, lest more heads only take longer to be of use.
+            Stories are running text, in rows of 128 tokens that begin anywhere.
+Rates       Halved and doubled until the best is between two others, with seed 0.
+Seeds       Three fresh ones.
+Measured    The loss on held-out stories, in nats per token. `differ` is how far two heads of a
+            block differ, before training and after: the share of weight that would have to move to
+            make them alike (total variation), on 32 held-out rows. `previous` is the largest share
+            of its weight that any head gives to the token before. `repeated` is the largest share
+            that it gives, in random tokens that come twice, to the one that followed the last time.
+Against     Several heads are not worth it if one head does as well, within the standard error.
 
-Runs that stand in the table are not made again. Chapter 4 reads it and repeats one of its rows.
+Chapter 4 reads the table, and repeats one of its rows.
 """
 
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from trial import Table, running_stories
+from trial import Trial, running_stories, seeded
 
 from decoder_only.model.attention import attention_weights
 from decoder_only.model.config import GPTConfig
@@ -34,12 +35,12 @@ from decoder_only.model.gpt import GPT
 from decoder_only.training import TrainConfig, train
 
 WIDTH, DEPTH, CONTEXT, VOCABULARY = 64, 2, 128, 512
-SEEDS, STEPS = (1, 2, 3), 300
+STEPS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     n_heads: int
     n_kv_heads: int
@@ -49,8 +50,8 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it: the loss in nats per token, on stories that were held out."""
+class Found:
+    """What is measured: see above."""
 
     d_mlp: int
     parameters: int
@@ -60,40 +61,32 @@ class Row(Point):
     differ_before: float | None
     previous: float
     repeated: float
-    processor_seconds: float
 
 
-TABLE = Table("heads", Point)
 ARMS = [
-    *(Point(n_heads=n, n_kv_heads=n) for n in (1, 2, 4, 8)),
-    *(Point(n_heads=4, n_kv_heads=n) for n in (2, 1)),
+    *(Run(n_heads=n, n_kv_heads=n) for n in (1, 2, 4, 8)),
+    *(Run(n_heads=4, n_kv_heads=n) for n in (2, 1)),
 ]
+TRIAL = Trial("heads", Run, Found, arms=ARMS, seeds=(1, 2, 3))
 
 
-def rates() -> Iterator[Point]:
-    yield from TABLE.rates(ARMS)
+def longer() -> Iterator[list[Run]]:
+    """One and four heads for three times the steps."""
+    for runs in TRIAL.repeat([ARMS[0], ARMS[2]]):
+        yield [replace(run, steps=3 * STEPS) for run in runs]
 
 
-def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(ARMS, SEEDS)
-
-
-def longer() -> Iterator[Point]:
-    for point in TABLE.seeds((ARMS[0], ARMS[2]), SEEDS):
-        yield replace(point, steps=3 * STEPS)
-
-
-def configuration(point: Point) -> GPTConfig:
+def configuration(run: Run) -> GPTConfig:
     """The model of an arm; its MLPs take what sharing keys and values saves."""
-    head_dim = WIDTH // point.n_heads
-    saved = (point.n_heads - point.n_kv_heads) * head_dim
+    head_dim = WIDTH // run.n_heads
+    saved = (run.n_heads - run.n_kv_heads) * head_dim
     return GPTConfig(
         vocab_size=VOCABULARY,
         context_length=CONTEXT,
         d_model=WIDTH,
         n_layers=DEPTH,
-        n_heads=point.n_heads,
-        n_kv_heads=point.n_kv_heads,
+        n_heads=run.n_heads,
+        n_kv_heads=run.n_kv_heads,
         d_mlp=4 * WIDTH + saved,
         positions="rotary",
         norm="rms",
@@ -131,47 +124,41 @@ def previous(model: GPT, ids: Tensor) -> float:
 
 
 def repeated(model: GPT) -> float:
-    """On random tokens that are said twice: the largest share for what followed the last time."""
-    generator, half = torch.Generator().manual_seed(0), CONTEXT // 2
+    """On random tokens that come twice: the largest share for what followed the last time."""
+    generator, half = seeded(0), CONTEXT // 2
     once = torch.randint(VOCABULARY - 1, (32, half), generator=generator)
     maps = weights(model, torch.cat([once, once], dim=1))
     shares = [each.diagonal(1 - half, 2, 3)[..., :-1].mean((0, 2)) for each in maps]
     return round(torch.cat(shares).max().item(), 4)
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
     corpus, validation = running_stories()
-    model = GPT(
-        configuration(point), generator=torch.Generator().manual_seed(point.seed)
-    )
+    model = GPT(configuration(run), generator=seeded(run.seed))
     rows = torch.from_numpy(validation.ids[: 32 * CONTEXT].astype("int64"))
     ids = rows.view(32, CONTEXT)
     before = differ(model, ids)
     training = TrainConfig(
-        steps=point.steps,
+        steps=run.steps,
         batch_size=8,
-        learning_rate=point.learning_rate,
-        warmup_steps=point.steps // 10,
-        seed=point.seed,
+        learning_rate=run.learning_rate,
+        warmup_steps=run.steps // 10,
+        seed=run.seed,
     )
-    began = time.process_time()
     final = train(model, corpus, validation, training).final
-    seconds = time.process_time() - began
     model.eval()
-    return Row(
-        **asdict(point),
+    return Found(
         d_mlp=model.config.mlp_width,
         parameters=model.count_parameters(),
-        loss=round(final.loss, 5),
-        floor=round(validation.floor, 5),
+        loss=final.loss,
+        floor=validation.floor,
         differ=differ(model, ids),
         differ_before=before,
         previous=previous(model, ids),
         repeated=repeated(model),
-        processor_seconds=round(seconds, 1),
     )
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, {"rates": rates, "seeds": seeds, "longer": longer})
+    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, longer=longer)

@@ -2,34 +2,39 @@
 
     python benchmarks/trials/hidden_story_words.py
 
-A `MaskedModel` of width 64 with two pre-norm blocks and learned positions learns stories of one
-tale told of 24 people, in words, eight a step, for 600 steps of AdamW with a cosine schedule, at
-each of two rates. It is asked for one hidden word in each of 80 stories that are held out, whose
-exact posteriors are known. Measured is the mean of KL(p || q) in nats, and the same of "counts",
-which answers with the frequencies of the words, whatever stands around. What would count against
-its having learned to read: a KL no smaller than that of "counts". One seed: an illustration. The
-table goes into the package, for chapter 11.
+A `MaskedModel` of width 64, with two pre-norm blocks and learned positions, learns stories of one
+tale about 24 people. Its tokens are words.
+
+Arms        "masked" is the model. "counts" answers with the frequencies of the words, whatever the
+            text around the hidden one.
+Fixed       600 steps of AdamW with a cosine schedule, eight stories each.
+Rates       Two.
+Seeds       One: an illustration.
+Measured    One word is hidden in each of 80 held-out stories, whose exact posteriors p are known.
+            `gap` is the mean of KL(p || q) in nats.
+Against     The model has not learned to read if its KL is no smaller than that of "counts".
+
+Chapter 11 reads the table.
 """
 
 import functools
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from random import Random
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from trial import Table
+from trial import Trial, seeded, take_steps
 
 from decoder_only.model.config import GPTConfig
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import pretokenize
-from decoder_only.training import NextTokenLoss, train_step
-from decoder_only.training.optimizers import build_optimizers, cosine, set_learning_rate
+from decoder_only.training.optimizers import build_optimizers, cosine
 from decoder_only.variants.encoders import MaskedModel, mask_tokens
 
 LANGUAGE = StoryLanguage(n_characters=24, exponent=0.5, tales=("garden",))
@@ -37,8 +42,8 @@ STEPS, STORIES = 600, 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     arm: str
     learning_rate: float | None
@@ -46,19 +51,26 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it: KL to the exact posterior in nats."""
+class Found:
+    """What is measured: the KL divergence to the exact posterior, in nats."""
 
     gap: float
-    processor_seconds: float
 
 
-TABLE = Table("hidden_story_words", Point, score="gap")
+TRIAL = Trial(
+    "hidden_story_words", Run, Found, score="gap", digits=4, packages=("torch",)
+)
+
+
+def rates() -> Iterator[list[Run]]:
+    """The frequencies, and the model at two rates."""
+    masked = [Run(arm="masked", learning_rate=rate) for rate in (4e-3, 2e-3)]
+    yield [Run(arm="counts", learning_rate=None), *masked]
 
 
 @functools.cache
 def vocabulary() -> tuple[list[str], Tensor]:
-    """Words, behind four special tokens, and how often each stands in 3,000 stories."""
+    """Four special tokens, then words; and how often each is in 3,000 stories."""
     counts = Counter()
     for text in islice(LANGUAGE.stories(seed=1_000), 3_000):
         counts.update(pretokenize(text))
@@ -84,7 +96,7 @@ def stories(split: str, seed: int) -> Iterator[list[int]]:
 
 @functools.cache
 def questions() -> list[tuple[Tensor, int, Tensor]]:
-    """Ids of a held-out story, the place of a hidden word, and its posterior; as in chapter 11."""
+    """Ids of a held-out story, the position of a hidden word, and its posterior."""
     rng, found, words = Random(0), [], vocabulary()[0]
     for ids in islice(stories("validation", 0), 80):
         place = rng.randrange(1, len(ids) - 1)
@@ -103,7 +115,7 @@ def divergence(log_q: Tensor) -> float:
     return terms.sum(1).mean().item()
 
 
-def fitted(point: Point) -> MaskedModel:
+def fitted(run: Run) -> MaskedModel:
     """A model that has learned."""
     size = len(vocabulary()[0])
     config = GPTConfig(
@@ -114,20 +126,19 @@ def fitted(point: Point) -> MaskedModel:
         n_heads=4,
         activation="gelu",
     )
-    generator = torch.Generator().manual_seed(point.seed)
+    generator = seeded(run.seed)
     model = MaskedModel(config, pad_id=0, generator=generator)
-    optimizers = build_optimizers(model, learning_rate=point.learning_rate)
-    drawn = stories("train", point.seed)
+    drawn = stories("train", run.seed)
     settings = {"mask_id": 1, "vocab_size": size, "keep": {0, 2, 3}}
-    for step in range(STEPS):
-        share = cosine(step, warmup_steps=STEPS // 10, total_steps=STEPS)
-        set_learning_rate(optimizers, share)
+
+    def batch_at(_: int) -> tuple[Tensor, Tensor]:
         rows = [torch.tensor(ids) for ids in islice(drawn, STORIES)]
         ids = pad_sequence(rows, batch_first=True)
-        inputs, targets = mask_tokens(ids, **settings, generator=generator)
-        train_step(
-            NextTokenLoss(model), optimizers, inputs, targets, max_gradient_norm=1.0
-        )
+        return mask_tokens(ids, **settings, generator=generator)
+
+    optimizers = build_optimizers(model, learning_rate=run.learning_rate)
+    share_at = partial(cosine, warmup_steps=STEPS // 10, total_steps=STEPS)
+    take_steps(model, optimizers, batch_at, steps=STEPS, share_at=share_at)
     return model.eval()
 
 
@@ -140,24 +151,13 @@ def answers(model: MaskedModel) -> Tensor:
     return model(ids)[rows, places].log_softmax(-1)
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
-    began = time.process_time()
-    if point.arm == "counts":
+    if run.arm == "counts":
         counts = vocabulary()[1]
-        log_q = (counts / counts.sum()).log()
-    else:
-        log_q = answers(fitted(point))
-    gap = round(divergence(log_q), 4)
-    seconds = round(time.process_time() - began, 1)
-    return Row(**asdict(point), gap=gap, processor_seconds=seconds)
-
-
-def rates() -> Iterator[Point]:
-    yield Point(arm="counts", learning_rate=None)
-    for rate in (4e-3, 2e-3):
-        yield Point(arm="masked", learning_rate=rate)
+        return Found(gap=divergence((counts / counts.sum()).log()))
+    return Found(gap=divergence(answers(fitted(run))))
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, {"rates": rates}, packages=("torch",))
+    TRIAL.main(measure, rates=rates)

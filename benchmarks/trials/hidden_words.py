@@ -2,65 +2,66 @@
 
     python benchmarks/trials/hidden_words.py rates seeds
 
-The English sentences of `stories.translation` are learned by models of width 32 with two pre-norm
-blocks and learned positions: "masked", a masked model (15%, 80/10/10), and "causal", a GPT. Both
-get 16 sentences a step. "masked, as many answers" gets 107, so that it is asked for as many pieces
-as "causal" is; but it sees more sentences, too. Two controls have as many answers *and* as many
-sentences as what they are set against: "masked, same sentences" gets 107 rows a step that are
-16 sentences, each masked six or seven times; "causal, as few answers" is asked for 15% of the
-pieces of its 16. That masking asks for two thirds of the pieces, some of them twice, among words of
-which some are wrong. Three arms, made when the others had been seen, change this: "masked, same
-sentences, plain" always puts the mask where a piece is asked for, as when the model is judged;
-"masked, each piece once" does so too, and asks for every piece in just one of seven copies of the
-16 sentences, as "causal" is asked for each once. So its masks are also spread over the rows as
-evenly as can be, where the others leave many rows without any: "masked, as even" has as many in
-each row as it has, at places drawn for each copy anew, so that some pieces are asked for twice. All
-take 400 steps of AdamW with a cosine schedule. The masked models have a head with a layer more.
+Models of width 32, with two pre-norm blocks and learned positions, learn the English sentences of
+`decoder_only_book.translation`. The masked ones have a head with one layer more.
 
-Pieces of held-out sentences are hidden. The language gives the exact posterior: each piece of the
-vocabulary is put there, and the sentence scored. Measured is the mean of KL(p || q) in nats: `gap`,
-where q is the masked model's answer at the mask, or the causal model's next-token distribution,
-which sees the left side only; and `scored`, where q follows from the causal model's probabilities
-of the whole sentences.
+Arms        Two models, with 16 sentences a step:
+              "masked" is a masked model (15%, of which 80/10/10);
+              "causal" is a GPT.
+            Two controls have as many targets as another arm:
+              "masked, as many answers" has 107 sentences, and so as many targets as "causal", but
+              also more sentences;
+              "causal, as few answers" has a target at 15% of the pieces of its 16 sentences.
+            Four have both as many targets and as many sentences as "causal". Their 107 rows (112 in
+            the last two) are copies of 16 sentences:
+              "masked, same sentences" masks each copy anew. So two thirds of the pieces are a
+              target, some of them twice, and some words around them are wrong;
+              "masked, same sentences, plain" puts the mask at every target, as in the test;
+              "masked, each piece once" does so, too, and each piece is a target in one of seven
+              copies. So the masks are also as even over the rows as can be;
+              "masked, as even" has as many in each row, at places drawn anew for each copy, so that
+              some pieces are a target twice.
+            The last three were added when the others had been seen.
+Fixed       400 steps of AdamW with a cosine schedule.
+Rates       Five, and one more where the best was the largest, with seed 0. `scored` has a best rate
+            of its own.
+Seeds       Three fresh ones.
+Measured    Pieces of held-out sentences are hidden. The language gives the exact posterior p: each
+            piece of the vocabulary is put there, and the sentence scored. The table has the mean of
+            KL(p || q) in nats. For `gap`, q is the masked model's answer at the mask, or the causal
+            model's next-token distribution, which sees the left side only. For `scored`, q follows
+            from the causal model's probabilities of whole sentences. `rates` hides one piece of
+            each of 150 sentences, never the full stop. `seeds` hides every piece of 40 further
+            sentences, where no answer from the left side is better on average than the language's
+            own next piece.
+Against     Reading both ways is of no use if a masked model's gap is no smaller than that. A model
+            made for it is of no use if `scored` is smaller than the masked models' gaps; and that,
+            for the same sentences, fails if the gap of "masked, each piece once" is as small.
 
-`rates` gives each arm five rates, and one more where the best was the largest, and asks for one
-piece of each of 150 sentences, never the full stop; `seeds` repeats the best of each way to answer
-with three fresh seeds, and asks 40 further sentences for every piece, so that no answer from the
-left side is better in the mean than the language's own next piece. What would count against reading
-both ways: a masked model's gap no smaller than that. What would count against a model made for it:
-`scored` smaller than the masked models' gaps; and against that, where the sentences are the same, a
-gap of "masked, each piece once" that is as small. The table goes into the package, for chapter 11.
-Runs that stand in it are not made again.
+Chapter 11 reads the table.
 """
 
 import functools
 import math
-import sys
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from random import Random
-from typing import Literal
 
-import _path
 import torch
-import tyro
-from provenance import collect, write_results
-from tables import append, key, read
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from trial import Trial, seeded, take_steps
 
 from decoder_only.model.config import GPTConfig
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import next_token_loss
-from decoder_only.training import NextTokenLoss, train_step
-from decoder_only.training.optimizers import build_optimizers, cosine, set_learning_rate
+from decoder_only.training.optimizers import build_optimizers, cosine
 from decoder_only.variants.encoders import MaskedModel, mask_tokens
 from decoder_only_book.translation import GERMAN
 
-TABLE = _path.TABLES / "hidden_words.csv"
-ARMS = {
+SENTENCES = {  # a step
     "masked": 16,
     "masked, as many answers": 107,
     "causal": 16,
@@ -71,56 +72,49 @@ ARMS = {
     "masked, as even": 16,
 }
 ROWS, ASKED, COPIES = 107, 0.15, 7
-RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+RATES, ONE_MORE = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2), 6.4e-2
 STEPS = 400
 MASK = len(GERMAN.vocabulary)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     arm: str
-    learning_rate: float
-    seed: int
+    learning_rate: float = RATES[0]
+    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it: KL to the exact posterior in nats.
+class Found:
+    """What is measured: the KL divergence to the exact posterior in nats.
 
-    Those of seed 0, which choose the rates, were asked other questions than those of other seeds.
+    Runs of seed 0, which choose the rates, have other questions than those of other seeds.
     """
 
     parameters: int
     gap: float
     scored: float | None
-    processor_seconds: float
 
 
-def rates() -> Iterator[Point]:
-    for arm in ARMS:
-        for rate in RATES:
-            if rate < RATES[-1] or best_rate(arm, "gap") == RATES[-2]:
-                yield Point(arm=arm, learning_rate=rate, seed=0)
+ARMS = [Run(arm=arm) for arm in SENTENCES]
+TRIAL = Trial("hidden_words", Run, Found, score="gap", digits=4, packages=("torch",))
 
 
-def seeds() -> Iterator[Point]:
-    for arm in ARMS:
-        ways = ("gap", "scored") if arm.startswith("causal") else ("gap",)
-        for rate in sorted({best_rate(arm, way) for way in ways}):
-            for seed in (1, 2, 3):
-                yield Point(arm=arm, learning_rate=rate, seed=seed)
+def rates() -> Iterator[list[Run]]:
+    """Every arm at five rates, and at one more where the best was the largest."""
+    yield [replace(arm, learning_rate=rate) for arm in ARMS for rate in RATES]
+    open_arms = [arm for arm in ARMS if TRIAL.best(arm).learning_rate == RATES[-1]]
+    yield [replace(arm, learning_rate=ONE_MORE) for arm in open_arms]
 
 
-def best_rate(arm: str, way: str) -> float:
-    """The rate of seed 0 that is best for a way to answer, a column of the table."""
-    runs = [row for row in read(TABLE) if row["arm"] == arm and row["seed"] == "0"]
-    best = min(runs, key=lambda row: float(row[way]))
-    return float(best["learning_rate"])
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds)}
+def seeds() -> Iterator[list[Run]]:
+    """Every arm at the best rate of each way to answer, from three fresh seeds."""
+    best = [TRIAL.best(arm) for arm in ARMS]
+    causal = [arm for arm in ARMS if arm.arm.startswith("causal")]
+    best += [TRIAL.best(arm, score="scored") for arm in causal]
+    yield [replace(arm, seed=seed) for arm in best for seed in (1, 2, 3)]
 
 
 def posterior(pieces: tuple[str, ...], place: int) -> Tensor:
@@ -157,11 +151,11 @@ def padded(rows: list[Tensor]) -> Tensor:
 def each_once(
     ids: Tensor, generator: torch.Generator, *, anew: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Copies of sentences, with every piece behind the mask in just one of them.
+    """Copies of sentences, in which every piece is masked just once.
 
-    Drawn anew for each copy, as many pieces are behind the mask in each, but any.
+    With `anew`, as many pieces are masked in each copy, but any of them.
     """
-    is_piece = ids > 2  # not padding, not the start, not the end
+    is_piece = ids > 2  # not padding, nor the start, nor the end
     keys = torch.rand((COPIES if anew else 1, *ids.shape), generator=generator)
     keys = keys.masked_fill(~is_piece, 2.0)
     ranks = keys.argsort(-1).argsort(-1)  # among the pieces of a sentence
@@ -171,7 +165,32 @@ def each_once(
     return ids.masked_fill(hidden, MASK), ids.masked_fill(~hidden, -1)
 
 
-def fitted(point: Point) -> GPT:
+def next_pieces(
+    ids: Tensor, arm: str, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """What a causal arm reads, and its targets."""
+    inputs, targets = ids[:, :-1], ids[:, 1:].masked_fill(ids[:, 1:] == 0, -1)
+    if arm == "causal, as few answers":
+        left_out = torch.rand(targets.shape, generator=generator) >= ASKED
+        targets = targets.masked_fill(left_out, -1)
+    return inputs, targets
+
+
+def hidden_pieces(
+    ids: Tensor, arm: str, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """What a masked arm reads, and its targets."""
+    if arm in ("masked, each piece once", "masked, as even"):
+        return each_once(ids, generator, anew=arm == "masked, as even")
+    if arm.startswith("masked, same sentences"):
+        ids = ids.repeat(COPIES, 1)[:ROWS]
+    settings = {"mask_id": MASK, "vocab_size": MASK + 1, "keep": {0, 1, 2}}
+    if arm.endswith("plain"):
+        settings["shares"] = (1.0, 0.0)
+    return mask_tokens(ids, **settings, generator=generator)
+
+
+def fitted(run: Run) -> GPT:
     """A model that has learned."""
     config = GPTConfig(
         vocab_size=MASK + 1,
@@ -181,36 +200,22 @@ def fitted(point: Point) -> GPT:
         n_heads=4,
         activation="gelu",
     )
-    generator = torch.Generator().manual_seed(point.seed)
-    is_causal = point.arm.startswith("causal")
-    if is_causal:
-        model = GPT(config, generator=generator)
-    else:
-        model = MaskedModel(config, pad_id=0, generator=generator)
-    optimizers = build_optimizers(model, learning_rate=point.learning_rate)
-    drawn = GERMAN.pairs(seed=point.seed)
-    settings = {"mask_id": MASK, "vocab_size": MASK + 1, "keep": {0, 1, 2}}
-    if point.arm.endswith("plain"):
-        settings["shares"] = (1.0, 0.0)
-    for step in range(STEPS):
-        share = cosine(step, warmup_steps=STEPS // 10, total_steps=STEPS)
-        set_learning_rate(optimizers, share)
-        pairs = islice(drawn, ARMS[point.arm])
+    generator = seeded(run.seed)
+    is_causal = run.arm.startswith("causal")
+    kind = GPT if is_causal else partial(MaskedModel, pad_id=0)
+    model = kind(config, generator=generator)
+    drawn = GERMAN.pairs(seed=run.seed)
+
+    def batch_at(_: int) -> tuple[Tensor, Tensor]:
+        pairs = islice(drawn, SENTENCES[run.arm])
         ids = padded([torch.tensor(GERMAN.encode(pair.source)) for pair in pairs])
-        if point.arm.startswith("masked, same sentences"):
-            ids = ids.repeat(7, 1)[:ROWS]
-        inputs, targets = ids[:, :-1], ids[:, 1:].masked_fill(ids[:, 1:] == 0, -1)
-        if point.arm == "causal, as few answers":
-            left_out = torch.rand(targets.shape, generator=generator) >= ASKED
-            targets = targets.masked_fill(left_out, -1)
-        if point.arm in ("masked, each piece once", "masked, as even"):
-            anew = point.arm == "masked, as even"
-            inputs, targets = each_once(ids, generator, anew=anew)
-        elif not is_causal:
-            inputs, targets = mask_tokens(ids, **settings, generator=generator)
-        train_step(
-            NextTokenLoss(model), optimizers, inputs, targets, max_gradient_norm=1.0
-        )
+        if is_causal:
+            return next_pieces(ids, run.arm, generator)
+        return hidden_pieces(ids, run.arm, generator)
+
+    optimizers = build_optimizers(model, learning_rate=run.learning_rate)
+    share_at = partial(cosine, warmup_steps=STEPS // 10, total_steps=STEPS)
+    take_steps(model, optimizers, batch_at, steps=STEPS, share_at=share_at)
     return model.eval()
 
 
@@ -245,40 +250,18 @@ def divergence(log_q: Tensor, asked: list[tuple[Tensor, int, Tensor]]) -> float:
     return terms.sum(1).mean().item()
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
-    began = time.process_time()
-    model, asked = fitted(point), questions(choosing=point.seed == 0)
+    model, asked = fitted(run), questions(choosing=run.seed == 0)
     scored = None
-    if point.arm.startswith("causal"):
-        scored = round(divergence(by_scoring(model, asked), asked), 4)
-    return Row(
-        **asdict(point),
+    if run.arm.startswith("causal"):
+        scored = divergence(by_scoring(model, asked), asked)
+    return Found(
         parameters=model.count_parameters(),
-        gap=round(divergence(answers(model, asked), asked), 4),
+        gap=divergence(answers(model, asked), asked),
         scored=scored,
-        processor_seconds=round(time.process_time() - began, 1),
     )
 
 
-def main(
-    experiments: tyro.conf.Positional[tuple[Literal["rates", "seeds"], ...]],
-) -> None:
-    """Make the runs of some experiments that have not been made yet.
-
-    Args:
-        experiments: which, in this order: the later reads what the earlier found.
-    """
-    torch.set_num_threads(1)
-    for name in experiments:
-        done = {key(row, Point) for row in read(TABLE)}
-        for point in EXPERIMENTS[name]():
-            if key(asdict(point), Point) not in done:
-                append(TABLE, row := measure(point))
-                print(row, flush=True)
-        about = {"runs": len(read(TABLE)), "provenance": collect(packages=["torch"])}
-        write_results(TABLE.with_suffix(".json"), about)
-
-
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    TRIAL.main(measure, rates=rates, seeds=seeds)

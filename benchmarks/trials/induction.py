@@ -2,53 +2,56 @@
 
     python benchmarks/trials/induction.py positions depth optimizers
 
-Models learn `RepeatedChains`: a chain that is the same in all sequences, repeated with a period
-that nobody tells. The losses of six strategies on it are exact: uniform, unigram, bigram, seen (the
-bigram among the tokens that have come), copying (what followed the last token before) and the
-truth. Every twentieth step the table has the loss where all is repeated (`late`) and where nothing
-is (`new`), and the largest share of its weight that a head gives to one place:
+Models learn `RepeatedChains`: a Markov chain that is the same in all sequences, repeated with a
+period that nobody tells. The losses of six strategies on it are exact: uniform, unigram, bigram,
+seen (the bigram among the tokens so far), copying (what followed the last token before) and the
+truth.
 
-    previous   in the first block, the token before
-    same       in the first block, where the last token stood a period before
-    induction  in the last block, what followed there
+Two algorithms can copy. By the key: a head tells each position which token is before it, and the
+next block looks for the position whose predecessor is the last token. By the query: a head finds
+where the last token was before, and the next block looks one position after it (pointer
+arithmetic).
 
-Two algorithms can copy. By the key: a head tells each position which token stands before it, and
-the next block looks for the position whose predecessor is the last token. By the query: a head
-finds where the last token stood, and the next block looks one place behind it (pointer
-arithmetic). Of the last state the table has the late loss where the heads of the last block make
-their queries, keys or values (`cut_query`, ...) from a stream in which the heads of the first block
-say what they say on average, and where they read nothing else (`cut_all`).
+Arms        "learned" and "rotary" positions, with two blocks and Muon. "one block", which cannot
+            look up what another position found, and "adamw", both with learned positions.
+Fixed       Width 32, two heads, 600 steps of 32 sequences.
+Rates       Halved and doubled until the best is between two others, with seed 0: by the last
+            `late`.
+Seeds       Five fresh ones in `positions`, three in `depth` and in `optimizers`.
+Measured    Every twentieth step: the loss where all is repeated (`late`) and where nothing is
+            (`new`), in nats per token; and the largest share of its weight that a head gives to one
+            position:
+              previous   in the first block, the token before
+              same       in the first block, where the last token was a period before
+              induction  in the last block, what followed there
+            Of the last state: `late` where the heads of the last block make their queries, keys or
+            values (`cut_query`, ...) from a stream in which the heads of the first block have
+            their average output, and where all three are made from it (`cut_all`).
+            What do the keys read? The output of a head of the first block is a sum of weights times
+            values. Of the last state of the fresh seeds of `positions`: `late` where the keys read
+            only the term of the token before, and the others' means over the batch (`key_before`);
+            only that of the position itself (`key_itself`); of the token two before
+            (`key_two_before`); or all but that of the token before (`key_others`).
+Against     "Copying takes two steps" fails if one block comes as far as two. "Copying comes
+            abruptly" fails if the fall to it takes as many steps as the fall to the bigram. "One
+            algorithm for all" fails if one arm suffers from cut queries, and another from cut keys.
+            The keys need the token before if `key_before` is nearer to the loss than to `cut_key`
+            and the others are nearer to `cut_key`, in every run. (Set when that of "learned", seed
+            1, had been seen.)
 
-What do the keys hear? What a head of the first block hands over is a sum over the places that it
-looks at, of weights times values. Of the last state of the fresh seeds of `positions` the table has
-the late loss where the keys hear only the term of the token before, the others being their means
-over the batch (`key_before`), or only that of the position itself (`key_itself`) or of the token
-two before (`key_two_before`), or all but that of the token before (`key_others`). If it is the
-token before that they need, the first is nearer to the loss than to `cut_key`, and the others are
-nearer to `cut_key`, in every run. (Set when that of "learned", seed 1, had been seen.)
-
-The arms: "learned" and "rotary" positions, two blocks of width 32 with Muon; "one block", which
-cannot look up what another position found, with learned positions; "adamw", like "learned". The
-rate of each arm is doubled and halved, with seed 0, until the best lies between two others, and run
-with fresh seeds: five in `positions`, three in `depth` and in `optimizers`.
-
-What would count against copying in two steps: one block that comes as far as two. Against
-abruptness: that the fall to copying takes as many steps as the one to the bigram. Against one
-algorithm for all: that cutting queries is what costs one arm, and cutting keys another. Chapter 14
-reads the table.
+Chapter 14 reads the table.
 """
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
-from trial import Table
+from trial import Trial, seeded
 
 from decoder_only.analysis.interpretation import (
     RepeatedChains,
@@ -70,8 +73,8 @@ PARTS = ("query", "key", "value")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     arm: str
     learning_rate: float = 1.6e-2
@@ -79,11 +82,8 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A state of a run: losses in nats per token, and the scores of the best heads.
-
-    What the late loss is with paths cut is measured on the last state only.
-    """
+class Found:
+    """What is measured of a state: see above. What is cut is measured of the last one only."""
 
     step: int
     late: float
@@ -99,30 +99,31 @@ class Row(Point):
     key_itself: float | None = None
     key_two_before: float | None = None
     key_others: float | None = None
-    processor_seconds: float = 0.0
 
 
-TABLE = Table("induction", Point, score="late")
+TRIAL = Trial("induction", Run, Found, score="late", scored={"step": STEPS}, digits=4)
 
 
-def tried(arm: str, seeds: Iterable[int]) -> Iterator[Point]:
-    """An arm at three rates or more, and at the best of them with fresh seeds."""
-    point = Point(arm=arm)
-    yield from TABLE.rates([point])
-    yield from TABLE.seeds([point], seeds)
+def positions() -> Iterator[list[Run]]:
+    """Learned and rotary positions, with five fresh seeds."""
+    yield from tuned([Run(arm="learned"), Run(arm="rotary")], n_seeds=5)
 
 
-def positions() -> Iterator[Point]:
-    for arm in ("learned", "rotary"):
-        yield from tried(arm, (1, 2, 3, 4, 5))
+def depth() -> Iterator[list[Run]]:
+    """One block, with three fresh seeds."""
+    yield from tuned([Run(arm="one block")], n_seeds=3)
 
 
-def depth() -> Iterator[Point]:
-    yield from tried("one block", (1, 2, 3))
+def optimizers() -> Iterator[list[Run]]:
+    """AdamW, with three fresh seeds."""
+    yield from tuned([Run(arm="adamw")], n_seeds=3)
 
 
-def optimizers() -> Iterator[Point]:
-    yield from tried("adamw", (1, 2, 3))
+def tuned(arms: list[Run], n_seeds: int) -> Iterator[list[Run]]:
+    """Arms at rates around their best, and there from fresh seeds."""
+    yield from TRIAL.search(arms)
+    best = [TRIAL.best(arm) for arm in arms]
+    yield [replace(arm, seed=seed) for arm in best for seed in range(1, 1 + n_seeds)]
 
 
 def configuration(arm: str) -> GPTConfig:
@@ -170,7 +171,7 @@ class Meter:
         return found
 
     def cut(self, model: GPT) -> dict[str, float]:
-        """The late loss where the last block does not hear the heads of the first."""
+        """The late loss where the last block does not read the heads of the first."""
         if len(model.blocks) == 1:
             return {}
         with without_head(model, *((0, h) for h in range(HEADS))):
@@ -189,7 +190,9 @@ class Meter:
             "two_before": distance == 2,
             "others": distance != 1,
         }.items():
-            found[f"key_{name}"] = self.reading(model, ["key"], self.heard(model, kept))
+            found[f"key_{name}"] = self.reading(
+                model, ["key"], self.cut_stream(model, kept)
+            )
         return found
 
     def reading(
@@ -202,9 +205,11 @@ class Meter:
             return self.losses(model)[0]
 
     @torch.no_grad()
-    def heard(self, model: GPT, kept: Bool[Tensor, "s t"]) -> Float[Tensor, "b s d"]:
-        """The stream behind the first block, where its heads hand over the terms of some places,
-        and of all others the mean over the batch."""
+    def cut_stream(
+        self, model: GPT, kept: Bool[Tensor, "s t"]
+    ) -> Float[Tensor, "b s d"]:
+        """The stream after the first block, with some terms of its heads' sums as they are, and the
+        mean over the batch of all others."""
         ids, block = self.ids[:, :-1], model.blocks[0]
         x = streams(model, ids)[0]
         value = block.attention.project(block.attention_norm(x))[2]
@@ -214,26 +219,20 @@ class Meter:
         return x + block.mlp(block.mlp_norm(x))
 
 
-def measure(point: Point) -> Iterator[Row]:
-    """Make one run."""
-    began, meter = time.process_time(), Meter()
-    generator = torch.Generator().manual_seed(point.seed)
-    model = GPT(configuration(point.arm), generator=generator)
+def measure(run: Run) -> Iterator[Found]:
+    """Make one run, and measure its states."""
+    meter, generator = Meter(), seeded(run.seed)
+    model = GPT(configuration(run.arm), generator=generator)
     optimizers = build_optimizers(
         model,
-        optimizer="adamw" if point.arm == "adamw" else "muon",
-        learning_rate=point.learning_rate,
+        optimizer="adamw" if run.arm == "adamw" else "muon",
+        learning_rate=run.learning_rate,
     )
     for step in range(STEPS + 1):
         if step % EVERY == 0:
             late, new = meter.losses(model.eval())
-            found = {"late": late, "new": new, **meter.scores(model)}
-            if step == STEPS:
-                found |= meter.cut(model)
-            found["processor_seconds"] = time.process_time() - began
-            began = time.process_time()
-            rounded = {name: round(number, 4) for name, number in found.items()}
-            yield Row(**asdict(point), step=step, **rounded)
+            cut = meter.cut(model) if step == STEPS else {}
+            yield Found(step=step, late=late, new=new, **meter.scores(model), **cut)
         if step == STEPS:
             return
         if step % 100 == 0:
@@ -250,6 +249,4 @@ def measure(point: Point) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    TABLE.make(
-        measure, {each.__name__: each for each in (positions, depth, optimizers)}
-    )
+    TRIAL.main(measure, positions=positions, depth=depth, optimizers=optimizers)

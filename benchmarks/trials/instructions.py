@@ -1,36 +1,41 @@
-"""Asked for a story about somebody in which something happens: does a model obey, and what of?
+"""A model is asked for a story about somebody in which something happens: does it learn to obey?
 
     python benchmarks/trials/instructions.py rates seeds
 
 The stored model of the hamlet learns "A story about NAME in which something is lost:" (or given, or
-sown), followed by such a story, cut off behind 48 tokens: 200 steps of AdamW on eight of them. The
-loss is on the answers' tokens ("answers") or on the instructions' too ("all"). "shuffled" learns
-as "answers" does, but from instructions that belong to another story.
+sown), followed by the first 48 tokens of such a story.
 
-Then each of the 72 instructions is given once, and 48 tokens are drawn. The parser decides: `name`
-and `tale` are the shares of answers whose hero and tale are those asked for, `reached` the share in
-which any tale can be told, `told` the share that is the beginning of a story of the language to the
-last character, `obeyed` all of it. `base` is the
-model before it learned. `loss` is that of the answers to 60 unseen instructions, in nats per token,
-and `rates` chooses by it; `old_gap` that of whole stories without an instruction, above the floor.
-What would count against learning from instructions: "shuffled" as obedient. Against leaving them
-out of the loss: "all" as good.
+Arms        "answers": the loss is on the tokens of the answers.
+            "all": the loss is on those of the instructions, too.
+            "shuffled": like "answers", but each instruction belongs to another story.
+            "base": the model before it learned.
+Fixed       200 steps of AdamW on eight pairs each.
+Rates       Halved and doubled until the best is between two others, with seed 0, by `loss`.
+            "shuffled" has the rate of "answers".
+Seeds       Three fresh ones.
+Measured    Each of the 72 instructions is given once, 48 tokens are drawn, and the parser judges.
+            `name` and `tale` are the shares of answers whose hero and tale are those of the
+            instruction; `reached` is the share in which the tale can be told; `told` the share
+            whose text is, to the last character, the beginning of a story; `obeyed` is the share
+            with all of it. `loss` is that of the answers to 60 unseen instructions, in nats per
+            token. `old_gap` is that of whole stories without an instruction, above the exact floor.
+Against     Nothing is learned from instructions if "shuffled" is as obedient. Leaving them out of
+            the loss is of no use if "all" is as good.
 
-It is the second design. The first, 96 tokens and 120 steps, was obeyed in hardly a tenth of the
-answers and put aside.
+This is the second design. In the first, with 96 tokens and 120 steps, hardly a tenth of the answers
+obeyed, and it was put aside. Chapter 12 reads the table.
 """
 
 import functools
 import math
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 
 import torch
 from hamlet import END, LANGUAGE, TALES, TOKENIZER, old_gap, pretrained, stories
 from torch import Tensor
-from trial import Table, learn
+from trial import Trial, learn, seeded
 
 from decoder_only.generation import generate
 from decoder_only.model.gpt import GPT
@@ -41,21 +46,20 @@ from decoder_only.variants.finetuning import answer_rows
 SHARES = "name", "tale", "reached", "told", "obeyed"
 VERBS = {"lost": "lost", "gift": "given", "garden": "sown"}
 LENGTH, STEPS, BATCH, N_TESTED = 48, 200, 8, 60
-ARMS = {"answers": 1e-3, "all": 1e-3, "shuffled": 1e-3}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     arm: str
     learning_rate: float
-    seed: int
+    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it."""
+class Found:
+    """What is measured. The runs that choose a rate are only asked for their loss."""
 
     loss: float
     name: float | None
@@ -64,32 +68,19 @@ class Row(Point):
     told: float | None
     obeyed: float | None
     old_gap: float | None
-    processor_seconds: float
 
 
-TABLE = Table("instructions", Point)
+ARMS = [Run(arm="answers", learning_rate=1e-3), Run(arm="all", learning_rate=1e-3)]
+TRIAL = Trial("instructions", Run, Found, arms=ARMS, seeds=(1, 2, 3), digits=4)
 
 
-def arms() -> Iterator[Point]:
-    for arm, rate in ARMS.items():
-        yield Point(arm=arm, learning_rate=rate, seed=0)
-
-
-def rates() -> Iterator[Point]:
-    yield from TABLE.rates(each for each in arms() if each.arm != "shuffled")
-
-
-def seeds() -> Iterator[Point]:
-    own = [each for each in arms() if each.arm != "shuffled"]
-    yield from TABLE.seeds(own, (1, 2, 3))
-    (like,) = [each for each in arms() if each.arm == "answers"]
-    rate = TABLE.at_best_rate(like).learning_rate
-    for seed in (1, 2, 3):
-        yield Point(arm="shuffled", learning_rate=rate, seed=seed)
-        yield Point(arm="base", learning_rate=0.0, seed=seed)
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds)}
+def seeds() -> Iterator[list[Run]]:
+    """Both arms at their best rates, "shuffled" and "base", from three fresh seeds."""
+    yield from TRIAL.repeat()
+    rate = TRIAL.best(ARMS[0]).learning_rate
+    for seed in TRIAL.seeds:
+        shuffled = Run(arm="shuffled", learning_rate=rate, seed=seed)
+        yield [shuffled, Run(arm="base", learning_rate=0.0, seed=seed)]
 
 
 def instruction(name: str, tale: str) -> list[int]:
@@ -112,27 +103,27 @@ def answered(split: str, n: int, seed: int) -> list[tuple[list[int], list[int]]]
     return [(asked_for(text), TOKENIZER.encode(text)[:LENGTH]) for text in told]
 
 
-def fitted(point: Point) -> GPT:
+def fitted(run: Run) -> GPT:
     """The pretrained model, when it has learned to follow instructions."""
     model = pretrained()
-    if point.arm == "base":
+    if run.arm == "base":
         return model
-    pairs = answered("train", STEPS * BATCH, 100 + point.seed)
-    if point.arm == "shuffled":
+    pairs = answered("train", STEPS * BATCH, 100 + run.seed)
+    if run.arm == "shuffled":
         asked = [instruction for instruction, _ in pairs]
-        Random(point.seed).shuffle(asked)
+        Random(run.seed).shuffle(asked)
         pairs = list(zip(asked, [answer for _, answer in pairs], strict=True))
 
     def loss_at(step: int) -> Tensor:
         some = pairs[step * BATCH : (step + 1) * BATCH]
         asked, told = map(list, zip(*some, strict=True))
-        if point.arm == "all":
+        if run.arm == "all":
             told = [[*a[1:], *b] for a, b in zip(asked, told, strict=True)]
             asked = [[END]] * len(told)
         inputs, targets = answer_rows(asked, told)
         return next_token_loss(model(inputs), targets)
 
-    settings = {"steps": STEPS, "learning_rate": point.learning_rate}
+    settings = {"steps": STEPS, "learning_rate": run.learning_rate}
     learn(model.train(), loss_at, **settings, warmup=20, max_gradient_norm=1.0)
     return model.eval()
 
@@ -151,7 +142,7 @@ def judged(name: str, tale: str, text: str) -> tuple[bool, bool, bool, bool]:
 
 def obedience(model: GPT, seed: int) -> dict[str, float]:
     """Shares of the 72 instructions."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     asked = [(name, tale) for name in LANGUAGE.characters for tale in TALES]
     prompts = [torch.tensor(instruction(*each)) for each in asked]
     settings = {"max_new_tokens": LENGTH, "stop_id": END, "generator": generator}
@@ -163,25 +154,21 @@ def obedience(model: GPT, seed: int) -> dict[str, float]:
         verdicts.append(judged(*each, TOKENIZER.decode(ids)))
     found = torch.tensor(verdicts)
     shares = [*found.float().mean(0).tolist(), found.all(1).float().mean().item()]
-    return {name: round(share, 4) for name, share in zip(SHARES, shares, strict=True)}
+    return dict(zip(SHARES, shares, strict=True))
 
 
-@torch.no_grad()
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
-    began = time.process_time()
-    with torch.enable_grad():
-        model = fitted(point)
+    model = fitted(run)
     asked, told = map(list, zip(*answered("validation", N_TESTED, 0), strict=True))
     inputs, targets = answer_rows(asked, told)
-    return Row(
-        **asdict(point),
-        loss=round(next_token_loss(model(inputs), targets).item(), 4),
-        **(obedience(model, point.seed) if point.seed else dict.fromkeys(SHARES)),
-        old_gap=old_gap(model) if point.seed else None,
-        processor_seconds=round(time.process_time() - began, 1),
-    )
+    with torch.no_grad():
+        return Found(
+            loss=next_token_loss(model(inputs), targets).item(),
+            **(obedience(model, run.seed) if run.seed else dict.fromkeys(SHARES)),
+            old_gap=old_gap(model) if run.seed else None,
+        )
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, EXPERIMENTS)
+    TRIAL.main(measure, rates=TRIAL.search, seeds=seeds)

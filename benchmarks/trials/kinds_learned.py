@@ -2,53 +2,71 @@
 
     python benchmarks/trials/kinds_learned.py
 
-Models of width 64 and two blocks learn the stories of the hamlet with the tokenizer and the recipe
-of the stored one, 512 steps of eight rows, each story at most once. At the powers of two the excess
-over the exact floor is measured on 40 held-out stories, split by kind of choice. Four seeds at the
-recipe's rate; and, for one seed, half and twice the rate. What would count against an order: that
-the step at which a kind has lost nine tenths of its excess differs as much between seeds as between
-kinds. Chapter 14 reads the table.
+Models of width 64 and two blocks learn the stories of the hamlet, with the tokenizer and the recipe
+of the stored one.
+
+Arms        The recipe's rate; half and twice that rate.
+Fixed       512 steps of eight rows. Each story is read at most once.
+Seeds       Four at the recipe's rate, one at the others.
+Measured    At the powers of two, on 40 held-out stories: the excess over the exact floor in bits
+            per story, split by kind of choice, and the entropy of each kind.
+Against     There is no order if the step at which a kind has lost nine tenths of its excess differs
+            as much between seeds as between kinds.
+
+Chapter 14 reads the table.
 """
 
+import functools
 import math
-import sys
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 
-import _path
 import torch
-from provenance import collect, write_results
-from tables import append, key, read
+from trial import Trial, seeded
 
 from decoder_only.analysis.interpretation import ExcessByKind
-from decoder_only.data import story_corpora, training_batch
+from decoder_only.data import Corpus, story_corpora, training_batch
 from decoder_only.model.gpt import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.stories.exact import KINDS, NextToken
 from decoder_only.training import NextTokenLoss, TrainConfig, train_step
+from decoder_only.training.checkpoint import SavedRun
 from decoder_only.training.optimizers import build_optimizers, set_learning_rate
 from decoder_only_book.stored import load_model
 
-TABLE = _path.TABLES / "kinds_learned.csv"
 STEPS, N_STORIES = 512, 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     learning_rate: float
     seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A state of a run: the excess of one kind, in bits per story, and its entropy."""
+class Found:
+    """What is measured of a state: the excess of one kind, in bits per story, and its entropy."""
 
     step: int
     kind: str
     excess: float
     entropy: float
+
+
+TRIAL = Trial(
+    "kinds_learned", Run, Found, score="excess", digits=4, packages=("torch", "numpy")
+)
+
+
+def runs() -> Iterator[list[Run]]:
+    """Four seeds at the recipe's rate, and one at half and twice the rate."""
+    yield [
+        *(Run(learning_rate=8e-3, seed=seed) for seed in (1, 2, 3, 4)),
+        *(Run(learning_rate=rate, seed=1) for rate in (4e-3, 1.6e-2)),
+    ]
 
 
 class Meter:
@@ -64,76 +82,63 @@ class Meter:
         self.splits = [ExcessByKind(list(following.along(story))) for story in stories]
 
     @torch.no_grad()
-    def __call__(self, model: GPT) -> torch.Tensor:
+    def excess(self, model: GPT) -> list[float]:
         """Bits per story, for each of `KINDS`."""
         parts = [
             split(model(ids)[0].log_softmax(-1)).sum((0, 1))
             for split, ids in zip(self.splits, self.ids, strict=True)
         ]
-        return torch.stack(parts).mean(0) / math.log(2)
+        return (torch.stack(parts).mean(0) / math.log(2)).tolist()
 
-    @property
-    def entropy(self) -> torch.Tensor:
+    def entropy(self) -> list[float]:
         """Bits per story, for each of `KINDS`."""
         parts = [split.entropy.sum(0) for split in self.splits]
-        return torch.stack(parts).mean(0) / math.log(2)
+        return (torch.stack(parts).mean(0) / math.log(2)).tolist()
 
 
-def run(point: Point, material: tuple, meter: Meter) -> None:
-    """Trains one model, and writes a row for each kind at each state."""
-    stored, corpus = material
+@functools.cache
+def material() -> tuple[SavedRun, Corpus, Meter]:
+    """The stored model, the stories to learn from, and the meter."""
+    language, stored = StoryLanguage.hamlet(), load_model("hamlet")
+    corpus, _ = story_corpora(language, stored.tokenizer, n_train=4200, n_validation=2)
+    return stored, corpus, Meter(language, stored.tokenizer)
+
+
+def measure(run: Run) -> Iterator[Found]:
+    """Make one run, and measure its states."""
+    stored, corpus, meter = material()
     config = replace(stored.model.config, n_layers=2)
-    model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
+    model = GPT(config, generator=seeded(run.seed))
     recipe = TrainConfig(
         steps=STEPS,
         batch_size=8,
         optimizer="muon",
-        learning_rate=point.learning_rate,
+        learning_rate=run.learning_rate,
         schedule="warmup_stable_decay",
         decay_fraction=0.5,
         warmup_steps=30,
-        seed=point.seed,
+        seed=run.seed,
     )
     optimizers = build_optimizers(
         model, optimizer=recipe.optimizer, learning_rate=recipe.learning_rate
     )
-    rows = []
     for step in range(STEPS + 1):
         if step & (step - 1) == 0:
-            found = zip(KINDS, meter(model.eval()), meter.entropy, strict=True)
-            for kind, excess, entropy in found:
-                numbers = {"excess": round(float(excess), 4)}
-                numbers |= {"entropy": round(float(entropy), 4)}
-                rows.append(Row(**asdict(point), step=step, kind=kind, **numbers))
-            print(point, step, flush=True)
+            numbers = zip(
+                KINDS, meter.excess(model.eval()), meter.entropy(), strict=True
+            )
+            for kind, excess, entropy in numbers:
+                yield Found(step=step, kind=kind, excess=excess, entropy=entropy)
         if step == STEPS:
-            break
+            return
         inputs, targets = training_batch(
-            corpus, batch_size=8, context_length=192, seed=point.seed, step=step
+            corpus, batch_size=8, context_length=192, seed=run.seed, step=step
         )
         set_learning_rate(optimizers, recipe.rate_factor(step))
         train_step(
             NextTokenLoss(model), optimizers, inputs, targets, max_gradient_norm=1.0
         )
-    for row in rows:  # a run is in the table as a whole, or not at all
-        append(TABLE, row)
-
-
-def main() -> None:
-    """Make the runs that have not been made yet."""
-    torch.set_num_threads(1)
-    language, stored = StoryLanguage.hamlet(), load_model("hamlet")
-    meter = Meter(language, stored.tokenizer)
-    corpora = story_corpora(language, stored.tokenizer, n_train=4200, n_validation=2)
-    points = [Point(learning_rate=8e-3, seed=seed) for seed in (1, 2, 3, 4)]
-    points += [Point(learning_rate=rate, seed=1) for rate in (4e-3, 1.6e-2)]
-    for point in points:
-        made = {key(row, Point) for row in read(TABLE)}
-        if key(asdict(point), Point) not in made:
-            run(point, (stored, corpora[0]), meter)
-    about = {"provenance": collect(packages=["torch", "numpy"])}
-    write_results(TABLE.with_suffix(".json"), about)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    TRIAL.main(measure, runs=runs)

@@ -1,43 +1,43 @@
-"""What models make up that were told some facts: along training, at other rates, cooled, and shown
-what they were not told.
+"""What do models make up that were told some facts: along training, cooled, and shown what they
+were not told?
 
     python benchmarks/trials/made_up.py rates seeds unknown
 
-The runs are those of chapter 15, whose cells with the tag "facts" this executes: a world of 1,024
-facts, n sentences that tell some, one block of width 32. `rates`: n = 512, 2,048 and 8,192, each at
-three learning rates and more until the best is no end, seed 0, where the best has the least excess
-at any of the looks. `seeds`: four more of each. `unknown`: n = 2,048, where sentences that end in
-"unknown" are added, seeds 0 to 7: none; about half of the facts that were never told; about as many
-facts of the same people; at random; or of those that were told.
+The runs are those of chapter 15, whose cells with the tag "facts" this trial runs. A world has
+1,024 facts, n sentences tell some of them, and the model is one block of width 32.
 
-Set beforehand. Falsehoods follow the missing mass if, in the state of least excess, they lie
-between half of it and twice, for each n, in the mean over seeds. What was told plays a part in
-saying "unknown" if facts never told nor shown are refused more often than in each control, by two
-standard errors of the paired difference.
+Arms        `rates` and `seeds`: n = 512, 2,048 and 8,192.
+            `unknown`: n = 2,048 and additional sentences that end in "unknown". They are about no
+            fact; about half of the facts that were never told; about as many facts of the same
+            people; about as many at random; or about as many of those that were told.
+Rates       Halved and doubled until the best is between two others, with seed 0. A rate is as good
+            as its least excess at any of the looks. `unknown` has one rate.
+Seeds       Four more for `seeds`, eight for `unknown`.
+Measured    A row is a state. At step 256 it is also measured with other bins and, for n = 2,048,
+            at other temperatures.
+Against     Set beforehand. Falsehoods follow the missing mass if, in the state of least excess,
+            they are between half of it and twice it, for each n, in the mean over seeds. That a
+            fact was told plays a part in saying "unknown" if facts that were neither told nor
+            shown are refused more often than in each control, by two standard errors of the paired
+            difference.
 
-A row is a state. Those at step 256 are there with other bins, and for n = 2,048 at other
-temperatures too. Runs that stand in the table are not made again. Chapter 15 reads it and repeats
-three.
+Chapter 15 reads the table, and repeats three of its runs.
 """
 
-import functools
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass, fields
 
 from torch import Tensor
-from trial import Table
+from trial import Trial, cells
 
-CHAPTER = Path(__file__).resolve().parents[2] / "book" / "15_knowledge.ipynb"
 LOOKS = (16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512)
 TIMES = (0, 1, 2, 4, 8, 16)
-SIZES = (512, 2048, 8192)
+SHOWN = ("nothing", "never told", "same people", "at random", "told")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     n: int
     shown: str = "nothing"
@@ -46,12 +46,13 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class State(Point):
-    """What came of it: see `knowledge.MadeUp` and `Validity`, and the chapter's `weigh`.
+class Found:
+    """What is measured of a state: see `knowledge.MadeUp`, `Validity` and the chapter's `weigh`.
 
-    `least` is the least excess at any look of the run. Of facts that no arm of this seed was shown
-    as unknown, the shares, when asked, that are wrong, and refused where told and where not; and
-    refused of those that this arm was shown. `right_4`, say: the mean probability of the right
+    `least` is the least excess at any look of the run. Some shares are taken over the facts that no
+    arm of this seed was shown as unknown: of the answers, those that are wrong (`free_wrong`), and
+    those that are refused where the fact was told and where it was not. `refused_shown` is the same
+    of the facts that this arm was shown. `right_4`, say, is the mean probability of the right
     answer for facts told 4 to 7 times.
     """
 
@@ -85,36 +86,28 @@ class State(Point):
     least: float
 
 
-TABLE = Table("made_up", Point, score="least")
+TRIAL = Trial(
+    "made_up",
+    Run,
+    Found,
+    arms=[Run(n=n) for n in (512, 2048, 8192)],
+    seeds=(1, 2, 3, 4),
+    score="least",
+    packages=("torch", "numpy"),
+)
 
 
-@functools.cache
+def unknown() -> Iterator[list[Run]]:
+    """Sentences that end in "unknown": none, and four ways to choose them."""
+    yield [Run(n=2048, shown=shown, seed=seed) for seed in range(8) for shown in SHOWN]
+
+
 def chapter() -> dict[str, object]:
-    """The names that the chapter's cells about facts define."""
-    names: dict[str, object] = {"__name__": "chapter"}
-    for cell in json.loads(CHAPTER.read_text(encoding="utf-8"))["cells"]:
-        if "facts" in cell["metadata"].get("tags", ()):
-            exec("".join(cell["source"]), names)
-    return names
-
-
-def rates() -> Iterator[Point]:
-    yield from TABLE.rates(Point(n=n) for n in SIZES)
-
-
-def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds([Point(n=n) for n in SIZES], (1, 2, 3, 4))
-
-
-def unknown() -> Iterator[Point]:
-    for seed in range(8):
-        for shown in ("nothing", "never told", "same people", "at random", "told"):
-            if shown != "nothing" or TABLE.row(Point(n=2048, seed=seed)) is None:
-                yield Point(n=2048, shown=shown, seed=seed)
+    return cells("15_knowledge", "facts")
 
 
 def asked(world, model, counts: Tensor, sets: dict[str, Tensor], shown: str) -> dict:
-    """The answers to all questions, by what the model was told and shown."""
+    """The answers about all facts, by what the model was told and shown."""
     right, refused = chapter()["answers"](world, model)
     free = counts.new_ones(counts.numel(), dtype=bool)
     for facts in sets.values():
@@ -134,39 +127,36 @@ def asked(world, model, counts: Tensor, sets: dict[str, Tensor], shown: str) -> 
     return found
 
 
-def measure(point: Point) -> list[State]:
+def measure(run: Run) -> list[Found]:
     """Make one run."""
     names = chapter()
-    last = LOOKS[-1] if point.shown == "nothing" else 256
-    settings = {"shown": point.shown, "rate": point.learning_rate, "steps": last}
-    found = []
-    for step, world, counts, model in names["tell"](point.n, point.seed, **settings):
-        if step not in LOOKS or (point.shown != "nothing" and step < last):
+    last = LOOKS[-1] if run.shown == "nothing" else 256
+    settings = {"shown": run.shown, "rate": run.learning_rate, "steps": last}
+    states = []
+    for step, world, counts, model in names["tell"](run.n, run.seed, **settings):
+        if step not in LOOKS or (run.shown != "nothing" and step < last):
             continue
-        sets = names["shown_as_unknown"](world, counts, point.seed)
-        answers = asked(world, model, counts, sets, point.shown)
-        ways = [("all words", 1.0, 1.25)]
-        if step == 256:
-            ways += [("all words", 1.0, ratio) for ratio in (1.1, 2.0)]
-        if step == 256 and point.n == 2048:
-            kinds = ("all words", "value", "subject")
-            ways += [(kind, t, 1.25) for kind in kinds for t in (1.3, 0.7, 0.5, 0.3)]
-        for cooled, temperature, ratio in ways:
+        sets = names["shown_as_unknown"](world, counts, run.seed)
+        answers = asked(world, model, counts, sets, run.shown)
+        for cooled, temperature, ratio in ways(run, step):
             way = {"cooled": cooled, "temperature": temperature, "ratio": ratio}
             weighed = names["weigh"](world, model, counts, **way)
-            found.append({"step": step} | way | weighed | answers)
-    plain = [row["excess"] for row in found if row["temperature"] == 1]
-    columns = State.__dataclass_fields__
-    return [
-        State(**asdict(point) | {k: _short(v) for k, v in row.items() if k in columns})
-        for row in ({**row, "least": min(plain)} for row in found)
-    ]
+            states.append({"step": step} | way | weighed | answers)
+    least = min(state["excess"] for state in states if state["temperature"] == 1)
+    columns = [field.name for field in fields(Found)]
+    states = [state | {"least": least} for state in states]
+    return [Found(**{name: state[name] for name in columns}) for state in states]
 
 
-def _short(x: object) -> object:
-    return round(x, 5) if isinstance(x, float) else x
+def ways(run: Run, step: int) -> Iterator[tuple[str, float, float]]:
+    """What is cooled, to which temperature, and the ratio of the bins' edges."""
+    yield "all words", 1.0, 1.25
+    if step == 256:
+        yield from (("all words", 1.0, ratio) for ratio in (1.1, 2.0))
+    if step == 256 and run.n == 2048:
+        for cooled in ("all words", "value", "subject"):
+            yield from ((cooled, t, 1.25) for t in (1.3, 0.7, 0.5, 0.3))
 
 
 if __name__ == "__main__":
-    experiments = {"rates": rates, "seeds": seeds, "unknown": unknown}
-    TABLE.make(measure, experiments, packages=("torch", "numpy"))
+    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, unknown=unknown)

@@ -1,39 +1,41 @@
-"""What does a batch learned by heart prove? Chapter 8's mistakes, trained with patience.
+"""What does it prove that a model learns a batch by heart? Chapter 8's mistakes, with patience.
 
     python benchmarks/trials/mistakes.py
 
-Every mistake, and the model without one, learns one batch of four rows for 400 steps of AdamW from
-three seeds; then it is asked to write the batch from each row's first four tokens. Where a seed
-fails in either, two more rates are tried, three seeds each, and where the loss stays above 0.2
-lower ones too, until one ends higher; the model without a mistake learns at the second one too, to
-compare patience with. What would count for the usual test: most mistakes keep their loss above 0.2
-whatever the rate and the seed. What would count against patience as the reason: a mistake that
-passes at 400 steps has passed at 60.
+The mistakes are defined in the chapter and nowhere else. This trial runs the chapter's cells with
+the tag "mistakes".
 
-The mistakes stand in the chapter and nowhere else: this runs those of its cells that have the tag
-"mistakes". The table goes into the package, for the chapter.
+Arms        Every mistake, and the model without one.
+Fixed       One batch of four rows, 400 steps of AdamW. Then the model writes the batch again from
+            the first four tokens of each row.
+Seeds       Three at each rate.
+Rates       One. Where a seed fails at either task, two more; and where the mean loss is above 0.2,
+            ever lower ones until one ends higher. The model without a mistake gets two rates in any
+            case, for comparison.
+Measured    The loss on the batch after 60, 200 and 400 steps, and the share of tokens written right
+            (`recited`).
+Against     The usual test is good if most mistakes keep their loss above 0.2 at every rate and
+            seed. Patience is not the reason if a mistake that passes after 400 steps has passed
+            after 60.
+
+Chapter 8 reads the table.
 """
 
-import functools
-import json
 import statistics
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from unittest.mock import patch
 
-from trial import Table
+from trial import Trial, cells
 
 from decoder_only.model import multihead
 
-CHAPTER = Path(__file__).resolve().parents[2] / "book" / "08_model.ipynb"
 RATES = (3e-3, 1e-3, 1e-2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     mistake: str
     learning_rate: float
@@ -41,8 +43,8 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it: its own loss on the way, and the share of tokens recited."""
+class Found:
+    """What is measured: the loss on the way, in nats per token, and the share recited."""
 
     loss_60: float
     loss_200: float
@@ -50,55 +52,55 @@ class Row(Point):
     recited: float
 
 
-TABLE = Table("mistakes", Point)
+TRIAL = Trial(
+    "mistakes",
+    Run,
+    Found,
+    score="loss_400",
+    digits=4,
+    packages=("torch", "numpy"),
+)
 
 
-@functools.cache
-def chapter() -> dict[str, object]:
-    """The names that the chapter's cells about mistakes define."""
-    cells = json.loads(CHAPTER.read_text(encoding="utf-8"))["cells"]
-    names: dict[str, object] = {"__name__": "chapter"}
-    # Where a dataclass looks up its names.
-    sys.modules["chapter"] = sys.modules[__name__]
-    for cell in cells:
-        if "mistakes" in cell["metadata"].get("tags", ()):
-            exec("".join(cell["source"]), names)
-    return names
-
-
-def runs() -> Iterator[Point]:
-    """Every mistake at a first rate, and at others where a seed fails; no mistake at two."""
+def runs() -> Iterator[list[Run]]:
+    """Every mistake at a first rate, and at others where a seed fails."""
     for mistake in chapter()["plans"]:
         ends: dict[float, float] = {}
         for rate in RATES:
-            yield from points(mistake, rate)
-            rows = [TABLE.row(point) for point in points(mistake, rate)]
-            losses = [float(row["loss_400"]) for row in rows]
-            ends[rate] = statistics.mean(losses)
+            yield three_seeds(mistake, rate)
+            rows = rows_at(mistake, rate)
+            ends[rate] = statistics.mean(row["loss_400"] for row in rows)
             is_enough = mistake != "no mistake" or rate != RATES[0]
-            recited = all(float(row["recited"]) == 1 for row in rows)
-            if is_enough and recited and max(losses) < 0.2:
+            passes = all(row["recited"] == 1 and row["loss_400"] < 0.2 for row in rows)
+            if is_enough and passes:
                 break
         while (lowest := min(ends)) == min(ends, key=ends.get) and ends[lowest] > 0.2:
-            yield from points(mistake, lowest / 2)
-            rows = [TABLE.row(point) for point in points(mistake, lowest / 2)]
-            ends[lowest / 2] = statistics.mean(float(row["loss_400"]) for row in rows)
+            yield three_seeds(mistake, lowest / 2)
+            rows = rows_at(mistake, lowest / 2)
+            ends[lowest / 2] = statistics.mean(row["loss_400"] for row in rows)
 
 
-def points(mistake: str, rate: float) -> list[Point]:
-    """Three seeds."""
-    return [Point(mistake=mistake, learning_rate=rate, seed=seed) for seed in range(3)]
+def three_seeds(mistake: str, rate: float) -> list[Run]:
+    return [Run(mistake=mistake, learning_rate=rate, seed=seed) for seed in range(3)]
 
 
-def measure(point: Point) -> Row:
+def rows_at(mistake: str, rate: float) -> list[dict]:
+    """What came of the three."""
+    return [row for run in three_seeds(mistake, rate) for row in TRIAL.table.of(run)]
+
+
+def chapter() -> dict[str, object]:
+    return cells("08_model", "mistakes")
+
+
+def measure(run: Run) -> Found:
     """Make one run."""
-    plan = chapter()["plans"][point.mistake]
+    plan = chapter()["plans"][run.mistake]
     with patch.object(multihead, "attend", plan.attention):
-        memorize = chapter()["memorize"]
-        losses, recited = memorize(plan, point.learning_rate, point.seed)
-    at = {f"loss_{n}": round(losses[n - 1], 4) for n in (60, 200, 400)}
-    return Row(**asdict(point), **at, recited=round(recited, 3))
+        losses, recited = chapter()["memorize"](plan, run.learning_rate, run.seed)
+    at = {f"loss_{n}": losses[n - 1] for n in (60, 200, 400)}
+    return Found(**at, recited=round(recited, 3))
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, {"runs": runs}, packages=("torch", "numpy"))
+    TRIAL.main(measure, runs=runs)

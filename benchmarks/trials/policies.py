@@ -3,38 +3,45 @@
     python benchmarks/trials/policies.py rates seeds free halved noise
 
 The model is a state of the hamlet's training, after 512 steps, which knows some of the people's
-favourite foods. The prompts are "NAME liked" for the 18 people whose favourite is told in two
-tokens; the answers are the 18 foods of two tokens, and no other can be given (`AnswerTree`). The
-reward is 1 for what is true of the person, else 0, and beta = 1/4. What maximizes the mean reward
-minus beta KL to the reference is pi* = reference exp(r / beta) / Z, and every answer's probability
-is exact, so that KL(q || pi*) is, too.
+favourite foods. The prompts are "NAME liked" for the 18 people whose favourite has two tokens. The
+answers are the 18 foods of two tokens, and no other can be given (`AnswerTree`). The reward is 1
+for the person's favourite, and 0 for the others; beta = 1/4. What maximizes the mean reward minus
+beta times the KL divergence to the reference p is pi* = p exp(reward / beta) / Z. Every answer's
+probability is exact, and so is KL(q || pi*).
 
-"exact" climbs the objective itself, without drawing. "policy gradient" draws eight answers to each
-prompt in each step, takes beta log(q / p) off the reward, and the group's mean; "GRPO" has its
-penalty in the loss and divides by the group's spread. "DPO" gets four fresh pairs for each prompt
-in each step, drawn from the reference, of which one is preferred with the odds exp(difference of
-the rewards). 60 steps of AdamW with a cosine. `free` is the policy gradient with beta = 0, at the
-rate of the policy gradient; `halved` has both at half of that rate. `noise` are two controls for
-DPO, each at its own rate: "DPO, expected" gets the same pairs, and the loss is the mean over both
-preferences; "DPO, all pairs" descends the exact mean over all pairs of the reference.
+Arms        "exact" climbs the objective itself, and draws nothing.
+            "policy gradient" draws eight answers to each prompt in each step. It subtracts
+            beta log(q / p) from the reward, and then the mean of the group.
+            "GRPO" has the KL divergence in its loss, and divides by the group's spread.
+            "DPO" draws four fresh pairs for each prompt in each step from the reference. One of a
+            pair is preferred, with the odds exp(difference of the rewards).
+            `free` is the policy gradient with beta = 0, at the policy gradient's rate. `halved` has
+            both at half of that rate.
+            `noise` has two controls for DPO, each at its own rate. "DPO, expected" gets the same
+            pairs, and its loss is the mean over both preferences. "DPO, all pairs" descends the
+            exact mean over all pairs of the reference.
+Fixed       60 steps of AdamW with a cosine.
+Rates       Halved and doubled until the best is between two others, with seed 0, by the last `kl`.
+Seeds       Three fresh ones.
+Measured    A row for every five steps. `kl` is KL(q || pi*) in nats, the mean over the prompts and
+            the last five steps. Of the last step's model: `kl_reference`, which is KL(q || p),
+            `reward`, which is the mean probability of the favourite, `pass_k`, the chance that one
+            of k answers is the favourite, and `old_gap`, the loss on stories above the exact floor,
+            in nats per token.
+Against     A method fails if its `kl` stays high where "exact" shows that the model can lower it.
 
-Rows are written every five steps: `kl` is the mean over the prompts and the last five steps, in
-nats; `kl_reference` KL(q || p) and `reward` the mean probability of the truth, of the model of the
-last step; `pass_k` the chance that one of k answers is true; `old_gap` the loss on stories above
-the floor, in nats per token. `rates` chooses by the last `kl`. What would count against a method: a
-`kl` that stays, where "exact" shows that the model can reach it.
+Chapter 12 reads the table.
 """
 
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from hamlet import END, LANGUAGE, TOKENIZER, old_gap, pretrained
 from jaxtyping import Float, Int
 from torch import Tensor
-from trial import Table, learn
+from trial import Trial, learn, seeded
 
 from decoder_only.variants.finetuning import (
     AnswerTree,
@@ -46,28 +53,21 @@ from decoder_only.variants.finetuning import (
 STATE, BETA, STEPS, EVERY = 512, 0.25, 60, 5
 GROUP, PAIRS = 8, 4
 TRIES = 1, 4, 16, 64, 256, 1024
-ARMS = {
-    "exact": 5e-4,
-    "policy gradient": 5e-4,
-    "GRPO": 5e-4,
-    "DPO": 5e-4,
-}
 HALVED = ", half the rate"
-CONTROLS = {"DPO, expected": 1e-3, "DPO, all pairs": 2e-3}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     arm: str
     learning_rate: float
-    seed: int
+    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A state of a run; divergences in nats."""
+class Found:
+    """What is measured of a state; divergences in nats."""
 
     step: int
     kl: float
@@ -80,45 +80,51 @@ class Row(Point):
     pass_256: float
     pass_1024: float
     old_gap: float | None
-    processor_seconds: float
 
 
-TABLE = Table("policies", Point, score="kl")
+GRADIENT = Run(arm="policy gradient", learning_rate=5e-4)
+ARMS = [
+    Run(arm="exact", learning_rate=5e-4),
+    GRADIENT,
+    Run(arm="GRPO", learning_rate=5e-4),
+    Run(arm="DPO", learning_rate=5e-4),
+]
+CONTROLS = [
+    Run(arm="DPO, expected", learning_rate=1e-3),
+    Run(arm="DPO, all pairs", learning_rate=2e-3),
+]
+TRIAL = Trial(
+    "policies",
+    Run,
+    Found,
+    arms=ARMS,
+    seeds=(1, 2, 3),
+    score="kl",
+    scored={"step": STEPS},
+    digits=4,
+)
 
 
-def arms(rates: Mapping[str, float] = ARMS) -> Iterator[Point]:
-    for arm, rate in rates.items():
-        yield Point(arm=arm, learning_rate=rate, seed=0)
+def free() -> Iterator[list[Run]]:
+    """The policy gradient without the reference."""
+    for runs in TRIAL.repeat([GRADIENT]):
+        yield [replace(run, arm="free") for run in runs]
 
 
-def rates() -> Iterator[Point]:
-    yield from TABLE.rates(arms())
+def halved() -> Iterator[list[Run]]:
+    """The policy gradient and `free` at half the rate."""
+    for runs in TRIAL.repeat([GRADIENT]):
+        yield [
+            replace(run, arm=arm + HALVED, learning_rate=run.learning_rate / 2)
+            for run in runs
+            for arm in ("policy gradient", "free")
+        ]
 
 
-def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(list(arms()), (1, 2, 3))
-
-
-def free() -> Iterator[Point]:
-    (like,) = [arm for arm in arms() if arm.arm == "policy gradient"]
-    for point in TABLE.seeds([like], (1, 2, 3)):
-        yield replace(point, arm="free")
-
-
-def halved() -> Iterator[Point]:
-    (like,) = [arm for arm in arms() if arm.arm == "policy gradient"]
-    for point in TABLE.seeds([like], (1, 2, 3)):
-        for arm in ("policy gradient", "free"):
-            rate = point.learning_rate / 2
-            yield replace(point, arm=f"{arm}{HALVED}", learning_rate=rate)
-
-
-def noise() -> Iterator[Point]:
-    yield from TABLE.rates(arms(CONTROLS))
-    yield from TABLE.seeds(list(arms(CONTROLS)), (1, 2, 3))
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds, free, halved, noise)}
+def noise() -> Iterator[list[Run]]:
+    """Two controls for DPO, each at its own rate."""
+    yield from TRIAL.search(CONTROLS)
+    yield from TRIAL.repeat(CONTROLS)
 
 
 def questions() -> tuple[AnswerTree, list[list[int]], Float[Tensor, "b _"]]:
@@ -140,6 +146,61 @@ def drawn(log_q: Tensor, n: int, generator: torch.Generator) -> Int[Tensor, "b _
     return torch.multinomial(log_q.exp(), n, replacement=True, generator=generator)
 
 
+def loss_of(
+    arm: str, log_q: Tensor, log_p: Tensor, rewards: Tensor, generator: torch.Generator
+) -> Float[Tensor, ""]:
+    """What a step of an arm descends."""
+    arm = arm.removesuffix(HALVED)
+    if arm == "exact":
+        objective = log_q.exp() * (rewards - BETA * (log_q - log_p))
+        return -objective.sum(1).mean()
+    if arm == "DPO, all pairs":
+        return loss_of_all_pairs(log_q, log_p, rewards)
+    if arm.startswith("DPO"):
+        is_expected = arm == "DPO, expected"
+        return loss_of_pairs(log_q, log_p, rewards, generator, is_expected)
+    answers = drawn(log_q.detach(), GROUP, generator)
+    return grpo_loss(
+        *(x.gather(1, answers) for x in (log_q, log_p, rewards)),
+        beta=0.0 if arm == "free" else BETA,
+        penalty="loss" if arm == "GRPO" else "reward",
+        divide=arm == "GRPO",
+    )
+
+
+def loss_of_all_pairs(log_q: Tensor, log_p: Tensor, rewards: Tensor) -> Tensor:
+    """The exact mean of DPO's loss over all pairs that the reference draws."""
+    p, gain = log_p.exp(), log_q - log_p
+    gaps = rewards[:, :, None] - rewards[:, None]
+    losses = expected(gain[:, :, None] - gain[:, None], gaps)
+    return (p[:, :, None] * p[:, None] * losses).sum((1, 2)).mean()
+
+
+def loss_of_pairs(
+    log_q: Tensor,
+    log_p: Tensor,
+    rewards: Tensor,
+    generator: torch.Generator,
+    is_expected: bool,
+) -> Tensor:
+    """DPO's loss on drawn pairs; with drawn preferences, or the mean over these."""
+    answers = drawn(log_p, 2 * PAIRS, generator)
+    log_q, log_p, rewards = (
+        x.gather(1, answers).unflatten(1, (PAIRS, 2)) for x in (log_q, log_p, rewards)
+    )
+    gaps = rewards[..., 0] - rewards[..., 1]
+    # Drawn in any case, so that both arms see the same pairs.
+    chances = torch.rand(gaps.shape, generator=generator)
+    if is_expected:
+        gain = log_q - log_p
+        return expected(gain[..., 0] - gain[..., 1], gaps).mean()
+    is_first = chances < torch.sigmoid(gaps)
+    order = torch.stack([~is_first, is_first], -1).long()  # the chosen, the rejected
+    chosen, rejected = log_q.gather(-1, order).flatten(0, 1).unbind(-1)
+    p_chosen, p_rejected = log_p.gather(-1, order).flatten(0, 1).unbind(-1)
+    return dpo_loss(chosen, rejected, p_chosen, p_rejected, beta=BETA)
+
+
 def expected(margins: Float[Tensor, "*b"], gaps: Float[Tensor, "*b"]) -> Tensor:
     """DPO's loss of every pair, the mean over who is preferred at these gaps of the reward."""
     return -sum(
@@ -148,96 +209,56 @@ def expected(margins: Float[Tensor, "*b"], gaps: Float[Tensor, "*b"]) -> Tensor:
     )
 
 
-def loss_of(
-    arm: str, log_q: Tensor, log_p: Tensor, rewards: Tensor, generator: torch.Generator
-) -> Float[Tensor, ""]:
-    """What a step of an arm descends."""
-    arm = arm.removesuffix(HALVED)
-    if arm == "exact":
-        q = log_q.exp()
-        return -(q * (rewards - BETA * (log_q - log_p))).sum(1).mean()
-    if arm == "DPO, all pairs":
-        p, gap = log_p.exp(), rewards[:, :, None] - rewards[:, None]
-        gain = log_q - log_p
-        each = expected(gain[:, :, None] - gain[:, None], gap)
-        return (p[:, :, None] * p[:, None] * each).sum((1, 2)).mean()
-    if arm.startswith("DPO"):
-        pairs = drawn(log_p, 2 * PAIRS, generator)
-        r = rewards.gather(1, pairs).unflatten(1, (PAIRS, 2))
-        if arm == "DPO, expected":
-            gain = (log_q - log_p).gather(1, pairs).unflatten(1, (PAIRS, 2))
-            torch.rand(r.shape[:2], generator=generator)  # DPO's draws, so its pairs
-            return expected(*(x[..., 0] - x[..., 1] for x in (gain, r))).mean()
-        odds = torch.sigmoid(r[..., 0] - r[..., 1])
-        first = torch.rand(odds.shape, generator=generator) < odds
-        order = torch.stack(
-            [~first, first], -1
-        ).long()  # where the chosen and the other stand
-        both = [x.gather(1, pairs).unflatten(1, (PAIRS, 2)) for x in (log_q, log_p)]
-        (chosen, rejected), (p_chosen, p_rejected) = (
-            x.gather(-1, order).flatten(0, 1).unbind(-1) for x in both
-        )
-        return dpo_loss(chosen, rejected, p_chosen, p_rejected, beta=BETA)
-    answers = drawn(log_q.detach(), GROUP, generator)
-    parts = [x.gather(1, answers) for x in (log_q, log_p, rewards)]
-    in_reward = arm in ("policy gradient", "free")
-    return grpo_loss(
-        *parts,
-        beta=0.0 if arm == "free" else BETA,
-        penalty="reward" if in_reward else "loss",
-        divide=arm == "GRPO",
-    )
-
-
 def divergence(log_q: Tensor, log_p: Tensor) -> float:
     """KL(q || p), the mean over the prompts."""
     return (log_q.exp() * (log_q - log_p)).sum(1).mean().item()
 
 
-def measure(point: Point) -> Iterator[Row]:
+def measure(run: Run) -> list[Found]:
     """Make one run; a row for every five steps."""
-    began, model = time.process_time(), pretrained(STATE)
+    model = pretrained(STATE)
     tree, prompts, rewards = questions()
-    generator = torch.Generator().manual_seed(point.seed)
+    generator = seeded(run.seed)
     with torch.no_grad():
         log_p = tree.log_probs(model, prompts)
     goal = optimal_policy(log_p, rewards, beta=BETA)
-    rows, recent = [], []
+    found, recent = [], []
 
+    @torch.no_grad()
     def note(step: int, log_q: Tensor) -> None:
         recent.append(divergence(log_q, goal))
         if step % EVERY:
             return
         right = (log_q.exp() * rewards).sum(1)
-        passed = {
-            f"pass_{k}": round((1 - (1 - right) ** k).mean().item(), 4) for k in TRIES
-        }
-        found = Row(
-            **asdict(point),
+        state = Found(
             step=step,
-            kl=round(sum(recent) / len(recent), 4),
-            kl_reference=round(divergence(log_q, log_p), 4),
-            reward=round(right.mean().item(), 4),
-            **passed,
+            kl=sum(recent) / len(recent),
+            kl_reference=divergence(log_q, log_p),
+            reward=right.mean().item(),
+            **{f"pass_{k}": (1 - (1 - right) ** k).mean().item() for k in TRIES},
             old_gap=old_gap(model) if step in (0, STEPS) else None,
-            processor_seconds=0.0,
         )
-        rows.append(found)
+        found.append(state)
         recent.clear()
 
     def loss_at(step: int) -> Tensor:
         log_q = tree.log_probs(model, prompts)
-        with torch.no_grad():
-            note(step, log_q)
-        return loss_of(point.arm, log_q, log_p, rewards, generator)
+        note(step, log_q)
+        return loss_of(run.arm, log_q, log_p, rewards, generator)
 
-    settings = {"steps": STEPS, "learning_rate": point.learning_rate}
+    settings = {"steps": STEPS, "learning_rate": run.learning_rate}
     learn(model, loss_at, **settings, warmup=6, max_gradient_norm=1.0)
     with torch.no_grad():
         note(STEPS, tree.log_probs(model, prompts))
-    seconds = round(time.process_time() - began, 1)
-    yield from (*rows[:-1], replace(rows[-1], processor_seconds=seconds))
+    return found
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, EXPERIMENTS)
+    TRIAL.main(
+        measure,
+        rates=TRIAL.search,
+        seeds=TRIAL.repeat,
+        free=free,
+        halved=halved,
+        noise=noise,
+    )

@@ -1,33 +1,36 @@
-"""What a mark of place is worth to a language model, within its trained length and beyond.
+"""What is a positional encoding worth to a language model, within its trained length and beyond?
 
-    python benchmarks/trials/positions.py rates     three rates for every arm, and more
-                                                    until the best lies between two others
-    python benchmarks/trials/positions.py seeds     three fresh seeds of each, at that rate
-    python benchmarks/trials/positions.py longer_rates longer
-                                                    the same for six arms, four times as long
+    python benchmarks/trials/positions.py rates seeds longer_rates longer
 
-Stories as running text. All arms are one model, trained on rows of S = 64 tokens; only the mark of
-place differs. What is added to the tokens is controlled for size: learned rows and sinusoids both
-start at `scale` times the root mean square of a token's row. Learned tables have 4 S rows, of which
-training reaches the first S.
+Models learn stories as running text, in rows of S = 64 tokens.
 
-Losses are in nats per token, over the same tokens of stories that were held out, the last 3 S of
-windows of 4 S: `inside` where each is predicted from the S / 2 to S tokens before it, so that no
-position is new; `twice` and `four` from the beginning of its window, for positions S to 2 S and
-2 S to 4 S, with `inside_twice` and `inside_four` over the same tokens. So `four - inside_four` is
-what reaching on costs, or, below zero, what the longer context is worth.
+Arms        One model with different positional encodings: none, learned, sinusoidal, rotary, ALiBi,
+            and T5's learned biases. What is added to the tokens is controlled for size: learned
+            rows and sinusoids both start at `scale` times the root mean square of a token's row.
+            Learned tables have 4 S rows, of which training reaches the first S. A trained rotary
+            model is also measured with its positions changed (`asked`), and after 30 more steps
+            on rows of 4 S.
+Fixed       300 steps of Muon. `longer` takes six arms through four times the steps.
+Rates       Halved and doubled until the best is between two others, with seed 0, by `inside`.
+            `longer_rates` searches anew from there, since longer training wants smaller steps.
+Seeds       Three fresh ones.
+Measured    Losses in nats per token, all over the same tokens of held-out stories: the last 3 S of
+            windows of 4 S. `inside` predicts each from the S / 2 to S tokens before it, so that no
+            position is new. `twice` and `four` predict from the beginning of the window, for
+            positions S to 2 S and 2 S to 4 S. `inside_twice` and `inside_four` are over the same
+            tokens as these. So `four - inside_four` is what going beyond the trained length costs
+            or, below zero, what the longer context is worth.
+Against     "Learned positions do no better than sinusoids, and worse beyond" fails if their rows
+            win inside by more than two standard errors, or if their cost beyond is lower.
 
-That learned positions do no better than sinusoids, and worse beyond, falls if their rows win inside
-by more than two standard errors, or if their cost beyond is lower.
-
-Runs that stand in the table are not made again. Chapter 2 reads them and repeats one row.
+Chapter 2 reads the table, and repeats one row.
 """
 
 import copy
 import functools
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import torch
@@ -35,7 +38,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
-from trial import Table
+from trial import Trial, seeded, take_steps
 
 from decoder_only.data import Corpus, text_corpus, training_batch
 from decoder_only.model.config import GPTConfig
@@ -45,59 +48,13 @@ from decoder_only.model.lm_head import next_token_loss
 from decoder_only.model.multihead import MultiHeadAttention
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only.training import NextTokenLoss, train_step
-from decoder_only.training.optimizers import (
-    build_optimizers,
-    set_learning_rate,
-    warmup_stable_decay,
-)
+from decoder_only.training.optimizers import build_optimizers, warmup_stable_decay
 
 VOCAB_SIZE, S, BATCH_SIZE, N_HEADS = 512, 64, 8, 4
 N_WINDOWS = 128
-SEEDS = 1, 2, 3  # seed 0 is for choosing the rate
 SLOPES = torch.tensor([4.0 ** -(head + 1) for head in range(N_HEADS)])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
-
-    positions: str
-    scale: float | None = None
-    steps: int = 300
-    learning_rate: float = 2.0**-6
-    seed: int = 0
-    asked: str = "as trained"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it, in nats per token."""
-
-    inside: float
-    inside_twice: float
-    inside_four: float
-    twice: float
-    four: float
-    processor_seconds: float
-
-
-TABLE = Table("positions", Point, score="inside")
-ARMS = [
-    Point(positions="none"),
-    *(Point(positions="learned", scale=scale) for scale in (0.25, 1.0, 4.0)),
-    *(Point(positions="sinusoidal", scale=scale) for scale in (0.25, 1.0, 4.0, 16.0)),
-    Point(positions="rotary"),
-    Point(positions="alibi"),
-    Point(positions="biases"),
-]
-LONGER = [
-    replace(arm, steps=4 * arm.steps)
-    for arm in ARMS
-    if arm.scale == {"learned": 1.0, "sinusoidal": 4.0}.get(arm.positions)
-]
-# Ways to ask a trained rotary model beyond its length: positions closer together, or a base that
-# turns all planes but the first more slowly.
+# How a trained rotary model is measured beyond its length: with positions closer together, or with
+# a base that turns all planes but the first more slowly.
 ASKED = {
     "as trained": (1, 10_000.0),
     "interpolated": (4, 10_000.0),
@@ -107,18 +64,77 @@ ASKED = {
 }
 
 
-def place(model: GPT, point: Point) -> None:
-    """Give a model its mark of place, where the package has none of that kind."""
-    if point.scale is not None:
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What sets a run apart."""
+
+    positions: str
+    scale: float | None = None
+    steps: int = 300
+    learning_rate: float = 2.0**-6
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is measured of a model, in nats per token; of a rotary one in several ways."""
+
+    asked: str
+    inside: float
+    inside_twice: float
+    inside_four: float
+    twice: float
+    four: float
+
+
+ARMS = [
+    Run(positions="none"),
+    *(Run(positions="learned", scale=scale) for scale in (0.25, 1.0, 4.0)),
+    *(Run(positions="sinusoidal", scale=scale) for scale in (0.25, 1.0, 4.0, 16.0)),
+    Run(positions="rotary"),
+    Run(positions="alibi"),
+    Run(positions="biases"),
+]
+LONGER = [
+    replace(arm, steps=4 * arm.steps)
+    for arm in ARMS
+    if arm.scale == {"learned": 1.0, "sinusoidal": 4.0}.get(arm.positions)
+]
+TRIAL = Trial(
+    "positions",
+    Run,
+    Found,
+    arms=ARMS,
+    seeds=(1, 2, 3),
+    score="inside",
+    scored={"asked": "as trained"},
+    packages=("torch", "numpy", "tiktoken", "regex"),
+)
+
+
+def longer_rates() -> Iterator[list[Run]]:
+    """Six arms with four times the steps, at rates around those that were best."""
+    best = [TRIAL.best(replace(arm, steps=Run.steps)) for arm in LONGER]
+    yield from TRIAL.search([replace(arm, steps=4 * Run.steps) for arm in best])
+
+
+def longer() -> Iterator[list[Run]]:
+    """These six at their best rates, from three fresh seeds."""
+    yield from TRIAL.repeat(LONGER)
+
+
+def place(model: GPT, run: Run) -> None:
+    """Give a model its positional encoding, where the package has none of that kind."""
+    if run.scale is not None:
         rows = model.positions.weight
-        if point.positions == "sinusoidal":
+        if run.positions == "sinusoidal":
             waves = sinusoids(torch.arange(len(rows)), d_model=rows.shape[1])
             rows.data = 0.02 * 2**0.5 * waves
             rows.requires_grad_(False)
-        rows.data *= point.scale
-    if point.positions == "alibi":
+        rows.data *= run.scale
+    if run.positions == "alibi":
         add_to_scores(model, alibi)
-    if point.positions == "biases":
+    if run.positions == "biases":
         # T5's, without its pooling of distances: one for each, the last for all beyond.
         model.biases = nn.Embedding.from_pretrained(
             torch.zeros(N_HEADS, S), freeze=False
@@ -182,9 +198,9 @@ def material() -> tuple[Corpus, Tensor]:
     return text_corpus(some, tokenizer), windows
 
 
-def learn(point: Point) -> GPT:
+def learn(run: Run) -> GPT:
     """Train a model from the beginning."""
-    kind = "none" if point.positions in ("alibi", "biases") else point.positions
+    kind = "none" if run.positions in ("alibi", "biases") else run.positions
     config = GPTConfig(
         vocab_size=VOCAB_SIZE,
         context_length=4 * S,
@@ -192,41 +208,41 @@ def learn(point: Point) -> GPT:
         n_layers=2,
         n_heads=N_HEADS,
         # Sinusoids here are a table that does not learn.
-        positions="learned" if point.scale is not None else kind,
+        positions="learned" if run.scale is not None else kind,
         norm="rms",
         activation="squared_relu",
         qk_norm=True,
         bias=False,
         initialization="zero",
     )
-    model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
-    place(model, point)
-    more(model, point.steps, S, BATCH_SIZE, point.learning_rate, point.seed)
+    model = GPT(config, generator=seeded(run.seed))
+    place(model, run)
+    more(model, run.steps, S, BATCH_SIZE, run.learning_rate, run.seed)
     return model
 
 
 def more(
     model: GPT, steps: int, length: int, batch_size: int, peak: float, seed: int
 ) -> None:
+    """Train a model on rows of some length."""
+
+    def batch_at(step: int) -> tuple[Tensor, Tensor]:
+        size = {"batch_size": batch_size, "context_length": length}
+        return training_batch(material()[0], seed=seed, step=step, **size)
+
     optimizers = build_optimizers(model, optimizer="muon", learning_rate=peak)
-    for step in range(steps):
-        share = warmup_stable_decay(
-            step, warmup_steps=steps // 20, total_steps=steps, decay_fraction=0.6
-        )
-        set_learning_rate(optimizers, share)
-        batch = training_batch(
-            material()[0],
-            batch_size=batch_size,
-            context_length=length,
-            seed=seed,
-            step=step,
-        )
-        train_step(NextTokenLoss(model), optimizers, *batch, max_gradient_norm=1.0)
+    share_at = partial(
+        warmup_stable_decay,
+        warmup_steps=steps // 20,
+        total_steps=steps,
+        decay_fraction=0.6,
+    )
+    take_steps(model, optimizers, batch_at, steps=steps, share_at=share_at)
 
 
 @torch.no_grad()
 def losses(model: GPT) -> dict[str, float]:
-    """See above."""
+    """The losses of the table: see above."""
     windows = material()[1]
     model.eval()
     beyond = surprise(model, windows)[:, S:]
@@ -241,7 +257,7 @@ def losses(model: GPT) -> dict[str, float]:
         "twice": beyond[:, :S],
         "four": beyond[:, S:],
     }
-    return {name: round(loss.mean().item(), 5) for name, loss in found.items()}
+    return {name: loss.mean().item() for name, loss in found.items()}
 
 
 def surprise(model: GPT, rows: Tensor) -> Tensor:
@@ -252,53 +268,31 @@ def surprise(model: GPT, rows: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def measure(point: Point) -> Iterator[Row]:
-    """Make one run, and ask a rotary model in all ways; in the end after a little training on
-    rows of 4 S, with positions as they were and with positions closer together."""
-    began = time.process_time()
-    model = learn(point)
-    for asked in ASKED if point.positions == "rotary" else ["as trained"]:
-        hooks = ask(model, *ASKED[asked]) if asked != "as trained" else []
-        yield row(replace(point, asked=asked), model, began)
-        for hook in hooks:
-            hook.remove()
-        began = time.process_time()
-    if point.positions == "rotary" and point.seed in SEEDS:
+def measure(run: Run) -> Iterator[Found]:
+    """Make one run, and measure it in all ways that its arm has."""
+    model = learn(run)
+    yield Found(asked="as trained", **losses(model))
+    if run.positions != "rotary":
+        return
+    for asked, way in ASKED.items():
+        if asked != "as trained":
+            hooks = ask(model, *way)
+            yield Found(asked=asked, **losses(model))
+            for hook in hooks:
+                hook.remove()
+    if run.seed in TRIAL.seeds:
         for asked in ("as trained", "interpolated"):
             longer = copy.deepcopy(model)
             ask(longer, *ASKED[asked])
-            more(longer, 30, 4 * S, BATCH_SIZE // 4, point.learning_rate / 4, 100)
-            yield row(replace(point, asked=f"{asked}, 30 steps more"), longer, began)
-            began = time.process_time()
+            more(longer, 30, 4 * S, BATCH_SIZE // 4, run.learning_rate / 4, 100)
+            yield Found(asked=f"{asked}, 30 steps more", **losses(longer))
 
-
-def row(point: Point, model: GPT, began: float) -> Row:
-    found = losses(model)
-    seconds = round(time.process_time() - began, 1)
-    return Row(**asdict(point), **found, processor_seconds=seconds)
-
-
-def rates() -> Iterator[Point]:
-    yield from TABLE.rates(ARMS)
-
-
-def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(ARMS, SEEDS)
-
-
-def longer_rates() -> Iterator[Point]:
-    """The rates anew, for longer training wants smaller steps, from where they were best."""
-    for arm in LONGER:
-        best = TABLE.at_best_rate(replace(arm, steps=Point.steps))
-        yield from TABLE.rates([replace(best, steps=arm.steps)])
-
-
-def longer() -> Iterator[Point]:
-    yield from TABLE.seeds(LONGER, SEEDS)
-
-
-EXPERIMENTS = {each.__name__: each for each in (rates, seeds, longer_rates, longer)}
 
 if __name__ == "__main__":
-    packages = "torch", "numpy", "tiktoken", "regex"
-    TABLE.make(measure, EXPERIMENTS, packages=packages)
+    TRIAL.main(
+        measure,
+        rates=TRIAL.search,
+        seeds=TRIAL.repeat,
+        longer_rates=longer_rates,
+        longer=longer,
+    )

@@ -2,30 +2,35 @@
 
     python benchmarks/trials/residual_grid.py grid edges edges seeds hurried long
 
-Five wirings of one model of twelve blocks learn the beginnings of the same stories, started at four
-scales: matrices of the blocks normal with `gain` / sqrt(inputs), embeddings and head at unit scale;
-or everything as GPT-2 starts it (`gain` 0). `grid` is every wiring at every scale at three rates,
-one seed; `edges` adds a rate where the best is the lowest or the highest; `seeds` repeats the best
-rate of every wiring and scale with two more seeds. `hurried` leaves out the warm-up, for pre-norm
-and post-norm at the three smaller scales; `long` gives these two four times the steps at gain 1.
+Models of twelve blocks learn the beginnings of the same stories.
 
-What would count against pre-norm: another wiring that learns as well from as many scales and at as
-many rates. Judged by the loss on stories that were held out, against the loss of `frequencies`: a
-table of how often each token stands at each position, and nothing else. A loss that is no number
-any more is written as infinite. The table goes into the package, for chapter 5. Runs that stand in
-it are not made again.
+Arms        Five wirings: pre-norm, post-norm, no residual path, no norm, neither. Each starts at
+            four scales. Three draw the matrices of the blocks with a standard deviation of
+            `gain` / sqrt(inputs), and the tables and the head at unit scale. The fourth (`gain` 0)
+            starts everything as GPT-2 does.
+Fixed       160 steps of AdamW, of which 40 are warm-up. `hurried` leaves out the warm-up, for
+            pre-norm and post-norm at the three smaller scales. `long` gives these two four times
+            the steps at gain 1.
+Rates       Three, with seed 0. `edges` adds one where the best is the lowest or the highest.
+Seeds       Two more at the best rate of every wiring and scale.
+Measured    The loss on held-out stories, in nats per token; infinite if it is no number any more.
+            Beside it is the loss of `frequencies`: a table of how often each token is at each
+            position, and nothing else.
+Against     Pre-norm is not special if another wiring learns as well from as many scales and at as
+            many rates.
+
+Chapter 5 reads the table.
 """
 
 import functools
 import math
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
 from torch import Tensor
-from trial import Table, beginnings, learn, stories
+from trial import Trial, beginnings, learn, seeded, stories
 
 from decoder_only.data import training_batch
 from decoder_only.model.config import GPTConfig
@@ -46,75 +51,64 @@ WIRINGS: dict[str, Callable] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     wiring: str
     gain: float
-    learning_rate: float
+    learning_rate: float = RATES[0]
     warmup: int = 40
     steps: int = 160
     seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it. Losses are in nats per token."""
+class Found:
+    """What is measured, in nats per token."""
 
     loss: float
     frequencies: float
-    processor_seconds: float
 
 
-TABLE = Table("residual_grid", Point)
+ARMS = [Run(wiring=wiring, gain=gain) for wiring, gain in product(WIRINGS, GAINS)]
+TRIAL = Trial("residual_grid", Run, Found, arms=ARMS, seeds=(1, 2))
 
 
-def grid() -> Iterator[Point]:
-    for wiring, gain, rate in product(WIRINGS, GAINS, RATES):
-        yield Point(wiring=wiring, gain=gain, learning_rate=rate)
+def grid() -> Iterator[list[Run]]:
+    """Every wiring at every scale, at three rates."""
+    yield [replace(arm, learning_rate=rate) for arm, rate in product(ARMS, RATES)]
 
 
-def edges() -> Iterator[Point]:
-    for point in best():
-        if point.learning_rate <= RATES[0]:
-            yield replace(point, learning_rate=round(point.learning_rate / 3.2, 5))
-        if point.learning_rate >= RATES[-1]:
-            yield replace(point, learning_rate=round(point.learning_rate * 3.2, 3))
-
-
-def seeds() -> Iterator[Point]:
-    for point, seed in product(best(), (1, 2)):
-        yield replace(point, seed=seed)
-
-
-def hurried() -> Iterator[Point]:
-    for wiring, gain, rate in product(("pre", "post"), GAINS[:3], RATES):
-        yield Point(wiring=wiring, gain=gain, learning_rate=rate, warmup=1)
-
-
-def long() -> Iterator[Point]:
-    for point, seed in product(best(), range(3)):
-        if point.wiring in ("pre", "post") and point.gain == 1:
-            yield replace(point, steps=640, warmup=160, seed=seed)
-
-
-EXPERIMENTS = {each.__name__: each for each in (grid, edges, seeds, hurried, long)}
-
-
-def best() -> list[Point]:
-    """Of every wiring and scale, the run of the first seed that ended lowest."""
-    ends: dict[tuple[str, str], dict[str, str]] = {}
-    for row in TABLE.rows():
-        if (row["warmup"], row["steps"], row["seed"]) == ("40", "160", "0"):
-            arm = row["wiring"], row["gain"]
-            if arm not in ends or float(row["loss"]) < float(ends[arm]["loss"]):
-                ends[arm] = row
-    return [
-        Point(
-            wiring=wiring, gain=float(gain), learning_rate=float(row["learning_rate"])
-        )
-        for (wiring, gain), row in ends.items()
+def edges() -> Iterator[list[Run]]:
+    """One more rate where the best is the lowest or the highest."""
+    best = [TRIAL.best(arm) for arm in ARMS]
+    rates = [run.learning_rate for run in best]
+    lower = [
+        replace(run, learning_rate=round(rate / 3.2, 5))
+        for run, rate in zip(best, rates, strict=True)
+        if rate <= RATES[0]
     ]
+    higher = [
+        replace(run, learning_rate=round(rate * 3.2, 3))
+        for run, rate in zip(best, rates, strict=True)
+        if rate >= RATES[-1]
+    ]
+    yield lower + higher
+
+
+def hurried() -> Iterator[list[Run]]:
+    """Pre-norm and post-norm without warm-up, at the three smaller scales."""
+    arms = [arm for arm in ARMS if arm.wiring in ("pre", "post") and arm.gain < 2]
+    yield [
+        replace(arm, learning_rate=rate, warmup=1) for arm, rate in product(arms, RATES)
+    ]
+
+
+def long() -> Iterator[list[Run]]:
+    """Pre-norm and post-norm at gain 1, with four times the steps."""
+    for wiring, seed in product(("pre", "post"), range(3)):
+        best = TRIAL.best(Run(wiring=wiring, gain=1.0))
+        yield [replace(best, steps=640, warmup=160, seed=seed)]
 
 
 @functools.cache
@@ -129,30 +123,31 @@ def frequencies() -> float:
 
 
 @torch.no_grad()
-def build(point: Point) -> GPT:
+def build(run: Run) -> GPT:
     config = GPTConfig(
         vocab_size=512,
         context_length=LENGTH,
         d_model=32,
         n_layers=12,
         n_heads=4,
-        norm_position="post" if point.wiring == "post" else "pre",
-        tied=point.gain == 0,
+        norm_position="post" if run.wiring == "post" else "pre",
+        tied=run.gain == 0,
     )
-    generator = torch.Generator().manual_seed(point.seed)
+    generator = seeded(run.seed)
     model = GPT(config, generator=generator)
-    if point.gain:
+    if run.gain:
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2:
-                # A table hands out one row, a matrix adds up as many numbers as it reads.
+                # A table gives one row; a matrix adds up as many numbers as it reads.
                 is_table = name.startswith(("embedding", "positions"))
                 n_inputs = 1 if is_table else parameter.shape[1]
-                gain = point.gain if name.startswith("blocks") else 1
+                gain = run.gain if name.startswith("blocks") else 1
                 parameter.normal_(std=gain * n_inputs**-0.5, generator=generator)
     return model
 
 
-def run(model: GPT, ids: Tensor, wiring: str) -> Tensor:
+def forward(model: GPT, ids: Tensor, wiring: str) -> Tensor:
+    """The logits of a model, wired in one of five ways."""
     x = model.positions(model.embedding(ids))
     for block in model.blocks:
         x = WIRINGS[wiring](x, block.attention, block.attention_norm)
@@ -160,31 +155,33 @@ def run(model: GPT, ids: Tensor, wiring: str) -> Tensor:
     return model.head(model.final_norm(x), model.head_weight)
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
     corpus, unseen = stories()
     held_out = beginnings(unseen, LENGTH)
-    began = time.process_time()
-    model = build(point)
+    model = build(run)
 
     def loss_at(step: int) -> Tensor:
         inputs, targets = training_batch(
-            corpus, batch_size=8, context_length=LENGTH, seed=point.seed, step=step
+            corpus, batch_size=8, context_length=LENGTH, seed=run.seed, step=step
         )
-        return next_token_loss(run(model, inputs, point.wiring), targets)
+        return next_token_loss(forward(model, inputs, run.wiring), targets)
 
-    rate, warmup = point.learning_rate, point.warmup
-    learn(model, loss_at, steps=point.steps, learning_rate=rate, warmup=warmup)
+    rate, warmup = run.learning_rate, run.warmup
+    learn(model, loss_at, steps=run.steps, learning_rate=rate, warmup=warmup)
     with torch.no_grad():
-        logits = run(model, held_out[:, :-1], point.wiring)
-    ended = next_token_loss(logits, held_out[:, 1:]).item()
-    return Row(
-        **asdict(point),
-        loss=round(ended, 5) if math.isfinite(ended) else math.inf,
-        frequencies=round(frequencies(), 5),
-        processor_seconds=round(time.process_time() - began, 1),
-    )
+        logits = forward(model, held_out[:, :-1], run.wiring)
+    loss = next_token_loss(logits, held_out[:, 1:]).item()
+    ended = loss if math.isfinite(loss) else math.inf
+    return Found(loss=ended, frequencies=frequencies())
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, EXPERIMENTS)
+    TRIAL.main(
+        measure,
+        grid=grid,
+        edges=edges,
+        seeds=TRIAL.repeat,
+        hurried=hurried,
+        long=long,
+    )

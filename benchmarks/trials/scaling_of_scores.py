@@ -2,31 +2,30 @@
 
     python benchmarks/trials/scaling_of_scores.py rates seeds
 
-Models of width 64, two blocks and one head of K = 64 learn the stories of the hamlet with AdamW.
-An arm is a start and a scale. The start is GPT-2's, whose weights are so small that scores hardly
-differ, or "unit": query and key matrices are enlarged until queries and keys have components of
-variance 1, as the argument for the root supposes. The scale is that on the dot products: divided
-by the root of K, as they come, or multiplied by the root.
+Models of width 64, with two blocks and one head of K = 64, learn the stories of the hamlet.
 
-`rates` doubles and halves each arm's learning rate, with seed 0, until the best lies between two
-others; `seeds` runs that rate with four fresh seeds. What would count against the division: that,
-from the unit start, scores as they come learn as well within the standard error. What would count
-against the argument: that they learn worse from GPT-2's start, too. Stories are
-running text, in rows of 128 tokens that begin anywhere, to learn from and to be measured on.
+Arms        A start and a scale. The start is GPT-2's, whose weights are so small that scores hardly
+            differ; or "unit", where query and key matrices are enlarged until queries and keys have
+            components of variance 1, as the argument for the root supposes. The dot products are
+            divided by the root of K, left as they are, or multiplied by the root.
+Fixed       300 steps of AdamW. Stories are running text, in rows of 128 tokens that begin anywhere.
+Rates       Halved and doubled until the best is between two others, with seed 0.
+Seeds       Four fresh ones.
+Measured    The loss on held-out stories, in nats per token. Of the model before its first step:
+            the standard deviation of the scores of the first block on held-out stories, and the
+            mean largest weight of a row.
+Against     The division is not needed if, from the unit start, undivided scores learn as well
+            within the standard error. The argument is not the reason if they learn worse from
+            GPT-2's start, too.
 
-Each row has, for the model before its first step, the standard deviation of the scores of the first
-block on held-out stories, and the mean largest weight of a row.
-
-Runs that stand in the table are not made again. Chapter 3 reads it and repeats one of its rows.
+Chapter 3 reads the table, and repeats one of its rows.
 """
 
-import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from trial import Table, running_stories
+from trial import Trial, running_stories, seeded
 
 from decoder_only.model.attention import attention_weights
 from decoder_only.model.config import GPTConfig
@@ -34,12 +33,11 @@ from decoder_only.model.gpt import GPT
 from decoder_only.training import TrainConfig, train
 
 WIDTH, CONTEXT, VOCABULARY = 64, 128, 512
-SEEDS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others. The scale is the power of K."""
+class Run:
+    """What sets a run apart. Scores are multiplied by K to this power."""
 
     start: str
     power: float
@@ -49,35 +47,26 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it: the loss in nats per token, on stories that were held out."""
+class Found:
+    """What is measured: the loss in nats per token, on stories that were held out."""
 
     score_std: float
     largest_weight: float
     loss: float
     floor: float
-    processor_seconds: float
 
 
-TABLE = Table("scaling_of_scores", Point)
 ARMS = [
-    Point(start="unit", power=-0.5),
-    Point(start="unit", power=0.0),
-    Point(start="unit", power=0.5),
-    Point(start="gpt2", power=-0.5),
-    Point(start="gpt2", power=0.0),
+    Run(start="unit", power=-0.5),
+    Run(start="unit", power=0.0),
+    Run(start="unit", power=0.5),
+    Run(start="gpt2", power=-0.5),
+    Run(start="gpt2", power=0.0),
 ]
+TRIAL = Trial("scaling_of_scores", Run, Found, arms=ARMS, seeds=(1, 2, 3, 4))
 
 
-def rates() -> Iterator[Point]:
-    yield from TABLE.rates(ARMS)
-
-
-def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(ARMS, SEEDS)
-
-
-def build(point: Point) -> GPT:
+def build(run: Run) -> GPT:
     """The model of an arm as it starts."""
     config = GPTConfig(
         vocab_size=VOCABULARY,
@@ -88,10 +77,10 @@ def build(point: Point) -> GPT:
         positions="rotary",
         norm="rms",
         bias=False,
-        attention_scale=WIDTH**point.power,
+        attention_scale=WIDTH**run.power,
     )
-    model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
-    if point.start == "unit":
+    model = GPT(config, generator=seeded(run.seed))
+    if run.start == "unit":
         for block in model.blocks:
             for linear in (block.attention.query, block.attention.key):
                 # What it reads is normalized, so that variance 1 / D gives variance 1.
@@ -110,30 +99,27 @@ def before(model: GPT, ids: Tensor) -> tuple[float, float]:
     return round(products.std().item(), 4), round(largest.mean().item(), 4)
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
     corpus, validation = running_stories()
-    model = build(point)
+    model = build(run)
     rows = torch.from_numpy(validation.ids[: 32 * CONTEXT].astype("int64"))
     spread, largest = before(model, rows.view(32, CONTEXT))
     training = TrainConfig(
-        steps=point.steps,
+        steps=run.steps,
         batch_size=8,
-        learning_rate=point.learning_rate,
-        warmup_steps=point.steps // 10,
-        seed=point.seed,
+        learning_rate=run.learning_rate,
+        warmup_steps=run.steps // 10,
+        seed=run.seed,
     )
-    began = time.process_time()
     final = train(model, corpus, validation, training).final
-    return Row(
-        **asdict(point),
+    return Found(
         score_std=spread,
         largest_weight=largest,
-        loss=round(final.loss, 5),
-        floor=round(validation.floor, 5),
-        processor_seconds=round(time.process_time() - began, 1),
+        loss=final.loss,
+        floor=validation.floor,
     )
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, {"rates": rates, "seeds": seeds})
+    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat)

@@ -2,41 +2,41 @@
 
     python benchmarks/trials/scores.py rates lower seeds
 
-One head answers the quiz of chapter 3: the first of forty-two tokens is one of sixteen plants,
-forty random words follow, the last token asks for the plant. It starts as the argument for the
-root of K supposes, with queries and keys of independent components of variance 1. Three arms for
-each K: dot products divided by the root of K, dot products as they come, and additive scores,
-u . tanh(query + key), which have K parameters more. What counts is the mean loss, in nats, over
-the quizzes of steps 150 to 200, which are always fresh ones.
+One head learns the quiz of chapter 3. The first of forty-two tokens is one of sixteen plants,
+forty random words follow, and the last token asks for the plant.
 
-`rates` doubles and halves each arm's learning rate (Adam's), with seed 0, until the best lies
-between two others; `seeds` runs that rate with four fresh seeds. With undivided products at K = 256
-seed 0 learned at none of these rates, so `lower` tries lower ones, with the fresh seeds as well:
-read at the rate of the least mean, which favours this arm. The claim says that additive scores
-outdo undivided products at large K, and that the root mends it. What would count against it:
-undivided products as good as additive ones at the largest K, or divided ones that are worse.
+Arms        For K = 16, 64 and 256: dot products divided by the root of K; dot products as they
+            come; and additive scores u . tanh(query + key), which have K parameters more.
+Fixed       200 steps of Adam. The head starts as the argument for the root of K supposes, with
+            queries and keys of independent components of variance 1.
+Rates       Halved and doubled until the best is between two others, with seed 0. With undivided
+            products at K = 256 seed 0 learned at none of these rates. So `lower` tries lower ones
+            with all seeds. The chapter takes the rate of the least mean, which favours this arm.
+Seeds       Four fresh ones.
+Measured    The mean loss in nats over the quizzes of steps 150 to 200, which are always new.
+Against     The claim says that additive scores are better than undivided products at large K, and
+            that the root mends it. It fails if undivided products are as good as additive scores at
+            the largest K, or divided ones are worse.
 
-Runs that stand in the table are not made again. Chapter 3 reads it, and a test repeats a row.
+Chapter 3 reads the table, and a test repeats a row.
 """
 
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from trial import Table
+from trial import Trial, seeded
 
 WIDTH, N_WORDS, STEPS = 32, 40, 200
-SEEDS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     score: str
     head_dim: int
@@ -45,25 +45,40 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it: the loss in nats, and the standard deviation of first scores."""
+class Found:
+    """What is measured: the loss in nats, and the standard deviation of the first scores."""
 
     loss: float
     score_std: float
-    processor_seconds: float
 
 
-TABLE = Table("scores", Point)
 ARMS = [
-    Point(score=score, head_dim=head_dim)
+    Run(score=score, head_dim=head_dim)
     for head_dim in (16, 64, 256)
     for score in ("divided", "as they come", "additive")
 ]
+TRIAL = Trial(
+    "scores",
+    Run,
+    Found,
+    arms=ARMS,
+    seeds=(1, 2, 3, 4),
+    packages=("torch", "numpy"),
+)
+
+
+def lower() -> Iterator[list[Run]]:
+    """Undivided products at K = 256, at ever lower rates."""
+    arm = Run(score="as they come", head_dim=256)
+    yield [
+        replace(arm, learning_rate=arm.learning_rate / 2**power, seed=seed)
+        for power, seed in product(range(8), (arm.seed, *TRIAL.seeds))
+    ]
 
 
 def quiz(seed: int) -> Int[Tensor, "b s"]:
     """128 texts: a plant (16 to 31), words (0 to 15), and the token 32, which asks."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     ids = torch.randint(16, (128, N_WORDS + 2), generator=generator)
     ids[:, 0] += 16
     ids[:, -1] = 32
@@ -74,7 +89,7 @@ class Head:
     """A table of vectors and one head, of which only the last query is needed."""
 
     def __init__(self, score: str, head_dim: int, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded(seed)
         root = WIDTH**-0.5
         sizes = {
             "table": (33, WIDTH, 1.0),
@@ -106,42 +121,21 @@ class Head:
         return torch.einsum("bt,btk->bk", weights, values) @ self.parts["output"]
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
-    began = time.process_time()
-    head = Head(point.score, point.head_dim, point.seed)
+    head = Head(run.score, run.head_dim, run.seed)
     spread = head.scores(quiz(10**6)).std().item()
-    optimizer = torch.optim.Adam(head.parts.values(), lr=point.learning_rate)
+    optimizer = torch.optim.Adam(head.parts.values(), lr=run.learning_rate)
     losses = []
     for step in range(STEPS):
-        ids = quiz(1_000 * point.seed + step)
+        ids = quiz(1_000 * run.seed + step)
         loss = F.cross_entropy(head.logits(ids), ids[:, 0] - 16)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return Row(
-        **asdict(point),
-        loss=round(sum(losses[150:]) / 50, 5),
-        score_std=round(spread, 3),
-        processor_seconds=round(time.process_time() - began, 1),
-    )
-
-
-def rates() -> Iterator[Point]:
-    yield from TABLE.rates(ARMS)
-
-
-def lower() -> Iterator[Point]:
-    arm = Point(score="as they come", head_dim=256)
-    for power, seed in product(range(8), (0, *SEEDS)):
-        yield replace(arm, learning_rate=arm.learning_rate / 2**power, seed=seed)
-
-
-def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(ARMS, SEEDS)
+    return Found(loss=sum(losses[150:]) / 50, score_std=round(spread, 3))
 
 
 if __name__ == "__main__":
-    EXPERIMENTS = {each.__name__: each for each in (rates, lower, seeds)}
-    TABLE.make(measure, EXPERIMENTS, packages=("torch", "numpy"))
+    TRIAL.main(measure, rates=TRIAL.search, lower=lower, seeds=TRIAL.repeat)

@@ -1,140 +1,39 @@
-"""What the trials share: a table of runs, the best rates of every arm, and what models learn from.
+"""Where a trial finds the frame, and what several trials share: texts, and how models learn."""
 
-A trial says what sets its runs apart, in a dataclass, and how one is measured; its experiments are
-generators of such points. A generator is asked for a point when the one before has been measured
-and stands in the table, so that it can read there what to try next. What stands in the table is
-not made again.
-"""
-
-import argparse
 import functools
+import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from provenance import collect, write_results
-from tables import append, key, read
+from frame import Trial
 
 from decoder_only.data import Corpus, document_corpus, story_corpora
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
-from decoder_only_book import stored
+from decoder_only.training import NextTokenLoss, train_step
+from decoder_only.training.optimizers import set_learning_rate
+from decoder_only_book.stored import load_story_model
 
-__all__ = ["Table", "beginnings", "learn", "running_stories", "stories"]
-
-
-class Table:
-    """The runs of a trial. They lie in the package, where `stored.load_runs` finds them.
-
-    Args:
-        name: of the trial.
-        point: the dataclass of what sets a run apart.
-        score: the column by which rates are chosen; the less the better.
-        tuned: the rates, fields of `point`, that every arm has its own of.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        point: type[Any],
-        *,
-        score: str = "loss",
-        tuned: Sequence[str] = ("learning_rate",),
-    ) -> None:
-        self.path = stored.FOLDER / "trials" / f"{name}.csv"
-        self.point, self.score, self.tuned = point, score, tuned
-
-    def rows(self) -> list[dict[str, str]]:
-        return read(self.path)
-
-    def row(self, point: Any) -> dict[str, str] | None:
-        """What came of a run, or None before it is made."""
-        wanted = key(asdict(point), self.point)
-        found = (row for row in self.rows() if key(row, self.point) == wanted)
-        return next(found, None)
-
-    def scores(self, arm: Any) -> dict[tuple[float, ...], float]:
-        """The score of an arm, with its seed, at all rates that were tried."""
-        same = {name: getattr(arm, name) for name in self.tuned}
-        wanted = key(asdict(arm), self.point)
-        return {
-            tuple(float(row[name]) for name in self.tuned): float(row[self.score])
-            for row in self.rows()
-            if key(row | same, self.point) == wanted
-        }
-
-    def at_best_rate(self, arm: Any) -> Any:
-        """The arm at its best rates of those that were tried; as it is, before any was."""
-        tried = self.scores(arm)
-        return self._at(arm, min(tried, key=tried.get)) if tried else arm
-
-    def _at(self, arm: Any, rates: Sequence[float]) -> Any:
-        return replace(arm, **dict(zip(self.tuned, rates, strict=True)))
-
-    def rates(self, arms: Iterable[Any]) -> Iterator[Any]:
-        """Every arm at its own rates, half and twice each, until the best lies between two."""
-        for arm in arms:
-            while left := self._rates_left(arm):
-                yield left[0]
-
-    def _rates_left(self, arm: Any) -> list[Any]:
-        best, tried = self.at_best_rate(arm), self.scores(arm)
-        near = [best]
-        for name in self.tuned:
-            middle = getattr(best, name)
-            near += [replace(best, **{name: x}) for x in (middle / 2, 2 * middle)]
-        seen = [self._at(arm, rates) for rates in tried]
-        return [each for each in near if each not in seen]
-
-    def seeds(self, arms: Iterable[Any], seeds: Iterable[int]) -> Iterator[Any]:
-        """Every arm at its best rates, from fresh seeds."""
-        for seed in seeds:
-            for arm in arms:
-                yield replace(self.at_best_rate(arm), seed=seed)
-
-    def make(
-        self,
-        measure: Callable[[Any], Any],
-        experiments: Mapping[str, Callable[[], Iterable[Any]]],
-        *,
-        packages: Iterable[str] = ("torch", "numpy", "tiktoken"),
-    ) -> None:
-        """The command line of a trial: experiments by name and in this order; by default, all.
-
-        Args:
-            measure: makes one run; gives its row, or rows of which all or none are kept.
-            experiments: for each name what yields its points.
-            packages: distributions whose versions matter.
-        """
-        parser = argparse.ArgumentParser(description="Make runs that are not made yet.")
-        parser.add_argument("experiments", nargs="*", help=", ".join(experiments))
-        names = parser.parse_args().experiments or list(experiments)
-        if unknown := [name for name in names if name not in experiments]:
-            parser.error(
-                f"no experiment {unknown[0]!r}; give some of {', '.join(experiments)}"
-            )
-        torch.set_num_threads(1)
-        for name in names:
-            for point in experiments[name]():
-                if self.row(point) is None:
-                    made = measure(point)
-                    for row in [made] if is_dataclass(made) else list(made):
-                        append(self.path, row)
-                        print(row, flush=True)
-        rows = self.rows()
-        seconds = sum(float(row.get("processor_seconds", 0)) for row in rows)
-        about = {"provenance": collect(packages=packages), "runs": len(rows)}
-        about["processor seconds"] = round(seconds)
-        write_results(self.path.with_suffix(".json"), about)
+__all__ = [
+    "Trial",
+    "beginnings",
+    "cells",
+    "learn",
+    "running_stories",
+    "seeded",
+    "stories",
+    "stories_in_stored_tokens",
+    "take_steps",
+]
 
 
 @functools.cache
@@ -160,10 +59,24 @@ def running_stories() -> tuple[Corpus, Corpus]:
     return tuple(replace(corpus, starts=None) for corpus in corpora)
 
 
+@functools.cache
+def stories_in_stored_tokens(vocab_size: int) -> tuple[Corpus, Corpus]:
+    """Stories to learn from and 100 to be measured on, in the first of the stored tokens."""
+    merges = load_story_model().tokenizer.merges[: vocab_size - 257]
+    tokenizer = BytePairTokenizer(merges)
+    language = StoryLanguage()
+    return story_corpora(language, tokenizer, n_train=8_000, n_validation=100)
+
+
 def beginnings(corpus: Corpus, length: int) -> Int[Tensor, "b s"]:
     """The first tokens of every document, one more than `length`: inputs and targets."""
     rows = torch.from_numpy(corpus.ids.astype("int64")).unfold(0, length + 1, 1)
     return rows[corpus.starts]
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator of random numbers that begins at a seed."""
+    return torch.Generator().manual_seed(seed)
 
 
 def learn(
@@ -175,7 +88,11 @@ def learn(
     warmup: int,
     max_gradient_norm: float = math.inf,
 ) -> list[float]:
-    """AdamW under a cosine behind a warm-up; the loss of every step, until it is no number."""
+    """AdamW with a warm-up and then a cosine.
+
+    Returns:
+        The loss of every step, up to the first that is no finite number.
+    """
     settings = {"betas": (0.9, 0.95), "weight_decay": 0.0, "fused": True}
     optimizer = torch.optim.AdamW(model.parameters(), **settings)
     losses = []
@@ -193,3 +110,52 @@ def learn(
             nn.utils.clip_grad_norm_(model.parameters(), max_gradient_norm)
         optimizer.step()
     return losses
+
+
+def take_steps(
+    model: nn.Module,
+    optimizers: list[torch.optim.Optimizer],
+    batch_at: Callable[[int], tuple[Tensor, Tensor]],
+    *,
+    steps: int,
+    share_at: Callable[[int], float],
+    max_gradient_norm: float | None = 1.0,
+) -> list[float]:
+    """Steps of training with the package's own `train_step`.
+
+    Args:
+        model: gives logits for ids.
+        optimizers: with their peak rates.
+        batch_at: the inputs and targets of a step.
+        steps: how many.
+        share_at: which share of the peak rate a step has.
+        max_gradient_norm: the longest gradient; None leaves all as they are.
+
+    Returns:
+        The loss of every step.
+    """
+    losses = []
+    for step in range(steps):
+        set_learning_rate(optimizers, share_at(step))
+        limit = {"max_gradient_norm": max_gradient_norm}
+        result = train_step(NextTokenLoss(model), optimizers, *batch_at(step), **limit)
+        losses.append(result.loss.item())
+    return losses
+
+
+@functools.cache
+def cells(stem: str, tag: str) -> dict[str, object]:
+    """The names that the cells of a chapter with a tag define.
+
+    Args:
+        stem: of the chapter's file in `book/`.
+        tag: of the cells that are run, in their order.
+    """
+    path = Path(__file__).resolve().parents[2] / "book" / f"{stem}.ipynb"
+    names: dict[str, object] = {"__name__": "chapter"}
+    # Where a dataclass looks up its names.
+    sys.modules["chapter"] = sys.modules[__name__]
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        if tag in cell["metadata"].get("tags", ()):
+            exec("".join(cell["source"]), names)
+    return names

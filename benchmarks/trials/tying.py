@@ -2,119 +2,110 @@
 
     python benchmarks/trials/tying.py rates fresh size length tables
 
-Models of width 64 and two blocks learn the stories with AdamW and a cosine schedule. Three arms:
-"tied", whose head is the embedding; "separate", with V D parameters more; and "tied, wider", whose
-MLPs have V / 2 L neurons more, which makes its size the separate one's to the digit. Each arm has
-its own best of several rates, three seeds at each, and is judged by the loss on 100 stories that
-were held out. What would count against a second table: a gap of no more than its standard error,
-or a tied model of the same size that learns as well.
+Models of width 64 and two blocks learn the stories.
 
-`rates` is the comparison at V = 512, and `fresh` makes it anew at the best rates, from three seeds
-that did not choose them; `size` repeats it where the tables outweigh the blocks (V = 2048), for
-fewer steps; `length` gives the two larger arms of `size` four times the steps, each at its best
-rate. In these, one rate moves everything. `tables` gives the tables and the norms a rate of their
-own, for the two larger arms of `size`: with seed 0, an illustration, each of the two rates is
-halved and doubled while the other stays, from where they are best, until both lie between two
-others. The table goes into the package, for chapter 7. Runs that stand in it are not made again.
+Arms        "tied": the embedding is the head. "separate": V D parameters more. "tied, wider": the
+            MLPs have V / 2 L neurons more, which gives it exactly as many parameters as "separate".
+Fixed       400 steps of AdamW with a cosine schedule. V = 512. `size` repeats it for V = 2048,
+            where the tables outweigh the blocks, with 200 steps. `length` gives the two larger arms
+            of `size` 800 steps.
+Rates       Four (three in `size`), each arm at its own best. One rate moves everything but in
+            `tables`: there tables and norms have a rate of their own, for the two larger arms of
+            `size`. With seed 0, each of the two rates is halved and doubled while the other stays,
+            until both are between two others. One seed: an illustration.
+Seeds       Three at each rate. `fresh` compares the best rates with three seeds that did not choose
+            them.
+Measured    The loss on 100 held-out stories, in nats per token and in bits per byte.
+Against     A second table is not worth it if the gap is no more than its standard error, or if a
+            tied model of the same size learns as well.
+
+Chapter 7 reads the table.
 """
 
-import functools
-import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-import torch
-from trial import Table
+from trial import Trial, seeded, stories_in_stored_tokens
 
-from decoder_only.data import Corpus, story_corpora
 from decoder_only.model.config import GPTConfig
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import bits_per_byte
-from decoder_only.stories import StoryLanguage
-from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, train
-from decoder_only_book.stored import load_story_model
 
 WIDTH, DEPTH = 64, 2
-ARMS = ("tied", "separate", "tied, wider")
+KINDS = ("tied", "separate", "tied, wider")
 RATES = (2e-3, 4e-3, 8e-3, 1.6e-2)
+CHOOSING = range(3)  # seeds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     arm: str
     vocab_size: int = 512
     steps: int = 400
-    learning_rate: float
-    table_learning_rate: float
-    seed: int
+    learning_rate: float = RATES[0]
+    table_learning_rate: float = RATES[0]
+    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it: the loss in nats per token, and in bits per byte."""
+class Found:
+    """What is measured: the loss in nats per token, and in bits per byte."""
 
     parameters: int
     loss: float
     bits_per_byte: float
-    processor_seconds: float
 
 
-TABLE = Table("tying", Point, tuned=("learning_rate", "table_learning_rate"))
+ARMS = [Run(arm=arm) for arm in KINDS]
+LARGE = [replace(arm, vocab_size=2048, steps=200) for arm in ARMS]
+TRIAL = Trial("tying", Run, Found, tuned=("learning_rate", "table_learning_rate"))
 
 
-def rates() -> Iterator[Point]:
-    for arm in ARMS:
-        for rate in RATES:
-            for seed in range(3):
-                same = {"learning_rate": rate, "table_learning_rate": rate}
-                yield Point(arm=arm, **same, seed=seed)
+def rates() -> Iterator[list[Run]]:
+    """V = 512: every arm at four rates, three seeds each."""
+    yield at_rates(ARMS, RATES)
 
 
-def fresh() -> Iterator[Point]:
-    for arm in ARMS:
-        tried = [point for point in rates() if point.arm == arm]
-        best = min(
-            RATES, key=lambda rate: sum(TABLE.scores(p)[rate, rate] for p in tried)
-        )
-        for seed in range(3, 6):
-            same = {"learning_rate": best, "table_learning_rate": best}
-            yield Point(arm=arm, **same, seed=seed)
+def fresh() -> Iterator[list[Run]]:
+    """V = 512: every arm at its best rate, from three fresh seeds."""
+    best = [TRIAL.best(arm, seeds=CHOOSING) for arm in ARMS]
+    yield [replace(arm, seed=seed) for arm in best for seed in range(3, 6)]
 
 
-def size() -> Iterator[Point]:
-    for point in rates():
-        if point.learning_rate > RATES[0] or point.arm == "tied":
-            yield replace(point, vocab_size=2048, steps=200)
+def size() -> Iterator[list[Run]]:
+    """V = 2048: three rates, and for the tied arm a lower one."""
+    yield [*at_rates(LARGE, RATES[1:]), *at_rates(LARGE[:1], RATES[:1])]
 
 
-def length() -> Iterator[Point]:
-    for point in size():
-        if point.learning_rate == RATES[2] and point.arm != "tied":
-            yield replace(point, steps=800)
+def length() -> Iterator[list[Run]]:
+    """V = 2048: the two larger arms with four times the steps, at the best rate of both."""
+    longer = [replace(arm, steps=4 * arm.steps) for arm in LARGE[1:]]
+    yield at_rates(longer, RATES[2:3])
 
 
-def tables() -> Iterator[Point]:
-    larger = {point.arm: point for point in size() if point.arm != "tied"}
-    yield from TABLE.rates(replace(point, seed=0) for point in larger.values())
+def tables() -> Iterator[list[Run]]:
+    """V = 2048: the two larger arms, with a rate of their own for tables and norms."""
+    highest = {"learning_rate": RATES[-1], "table_learning_rate": RATES[-1]}
+    yield from TRIAL.search(replace(arm, **highest) for arm in LARGE[1:])
 
 
-@functools.cache
-def material(vocab_size: int) -> tuple[Corpus, Corpus]:
-    """Stories to learn from and 100 to be measured on, in the stored tokens cut short."""
-    merges = load_story_model().tokenizer.merges[: vocab_size - 257]
-    corpora = story_corpora(
-        StoryLanguage(), BytePairTokenizer(merges), n_train=8_000, n_validation=100
-    )
-    return corpora
+def at_rates(arms: Iterable[Run], rates: Iterable[float]) -> list[Run]:
+    """Arms at some rates that move everything."""
+    return [
+        replace(arm, learning_rate=rate, table_learning_rate=rate, seed=seed)
+        for arm in arms
+        for rate in rates
+        for seed in CHOOSING
+    ]
 
 
-def settings(point: Point) -> GPTConfig:
-    wider = point.vocab_size // (2 * DEPTH) if point.arm == "tied, wider" else 0
+def settings(run: Run) -> GPTConfig:
+    wider = run.vocab_size // (2 * DEPTH) if run.arm == "tied, wider" else 0
     return GPTConfig(
-        vocab_size=point.vocab_size,
+        vocab_size=run.vocab_size,
         context_length=128,
         d_model=WIDTH,
         n_layers=DEPTH,
@@ -125,34 +116,30 @@ def settings(point: Point) -> GPTConfig:
         activation="squared_relu",
         qk_norm=True,
         bias=False,
-        tied=point.arm != "separate",
+        tied=run.arm != "separate",
     )
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
-    stories, validation = material(point.vocab_size)
+    corpus, validation = stories_in_stored_tokens(run.vocab_size)
     training = TrainConfig(
-        steps=point.steps,
+        steps=run.steps,
         batch_size=8,
-        learning_rate=point.learning_rate,
-        table_learning_rate=point.table_learning_rate,
-        seed=point.seed,
+        learning_rate=run.learning_rate,
+        table_learning_rate=run.table_learning_rate,
+        seed=run.seed,
     )
-    generator = torch.Generator().manual_seed(point.seed)
-    model = GPT(settings(point), generator=generator)
-    began = time.process_time()
-    loss = train(model, stories, validation, training).final.loss
-    return Row(
-        **asdict(point),
+    model = GPT(settings(run), generator=seeded(run.seed))
+    loss = train(model, corpus, validation, training).final.loss
+    return Found(
         parameters=model.count_parameters(),
-        loss=round(loss, 5),
-        bits_per_byte=round(bits_per_byte(loss, validation.bytes_per_token), 5),
-        processor_seconds=round(time.process_time() - began, 1),
+        loss=loss,
+        bits_per_byte=bits_per_byte(loss, validation.bytes_per_token),
     )
 
-
-EXPERIMENTS = {each.__name__: each for each in (rates, fresh, size, length, tables)}
 
 if __name__ == "__main__":
-    TABLE.make(measure, EXPERIMENTS)
+    TRIAL.main(
+        measure, rates=rates, fresh=fresh, size=size, length=length, tables=tables
+    )

@@ -1,37 +1,41 @@
 """How a model is trained: update rules, clipping, warm-up, dropout.
 
-    python benchmarks/trials/updates.py rules clipping warmup dropout
+    python benchmarks/trials/updates.py one_rate rules clipping warmup
 
-Models of chapter 9 (width 64, V = 1024) learn the openings of stories, 200 steps of eight rows. An
-experiment is a list of arms, which differ from the plainest run (no clipping, no decay, warm-up of
-20 steps and half a cosine) in one thing. An arm has two rates, one for the matrices and one for the
-embedding and the norms (which AdamW moves where Muon moves the matrices). With one seed, each of
-the two is halved and doubled while the other stays, from where they are best, until both lie
-between two others; there the arm is run with fresh seeds. Judged by the loss on the openings of
-128 stories that were held out; one that is no number any more is written as infinite.
+Models of chapter 9 (width 64, V = 1024) learn the openings of stories, 200 steps of eight rows.
 
-In the first edition of this trial one rate moved everything, and these runs stand in the table as
-well: two equal rates, of three or more the best, and fresh seeds there. They are all that there is
-of `dropout`, and of Muon's mean without the orthogonalization but for the beginning of its search
-with two rates: four runs, one seed. `rules`, and so the command without names, would go on with it.
+Arms        Each differs in one thing from the plainest run, which has no clipping, no decay, a
+            warm-up of 20 steps and half a cosine.
+            `rules`: gradient descent, momentum, AdamW and Muon; and Muon taken apart: without the
+            look-ahead, without the mean, and with both but without the orthogonalization, its step
+            scaled to the same length.
+            `clipping`: momentum, AdamW and Muon with gradients of length 1 at most.
+            `warmup`: AdamW and Muon without it.
+            Dropout of 0.2 and none: AdamW on 60 openings, in `one_rate` only.
+Rates       `one_rate` has one rate for all weights of an arm, halved and doubled with seed 0 until
+            the best is between two others. The others have two: one for the matrices, and one for
+            the embedding and the norms (which AdamW moves where Muon moves the matrices). Each of
+            the two is halved and doubled while the other stays, until both are between two others.
+Seeds       Five fresh ones for the rules, three for the others.
+Measured    The loss on the openings of 128 held-out stories, in nats per token: at the end and at
+            its lowest; and the training loss. A loss that is no number any more is infinite.
+Against     An arm is no better than another if the difference, seed by seed, is less than twice its
+            standard error.
 
-What would count against an arm: a difference to the other, seed by seed, of less than twice its
-standard error. Three arms are there to take Muon apart: without the look-ahead, without the mean,
-and with both but without the orthogonalization, its step scaled to the same length.
-
-The table goes into the package, for chapter 9. Runs that stand in it are not made again.
+Of Muon without the orthogonalization the table has the beginning of a search with two rates, too:
+four runs, one seed. No experiment goes on with it. Chapter 9 reads the table.
 """
 
 import functools
 import math
-import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import torch
 from torch import Tensor
-from trial import Table
+from trial import Trial, seeded, take_steps
 
 from decoder_only.base import hardware
 from decoder_only.data import Corpus, document_corpus, training_batch
@@ -40,32 +44,31 @@ from decoder_only.model.gpt import GPT
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.tokenization.tokenizer import END_OF_TEXT
-from decoder_only.training import NextTokenLoss, evaluate, train_step
+from decoder_only.training import evaluate
 from decoder_only.training.optimizers import (
     Muon,
     build_optimizers,
     cosine,
     parameter_groups,
-    set_learning_rate,
 )
 
 SHAPE = {"vocab_size": 1024, "context_length": 64, "d_model": 64, "n_heads": 4}
 SHAPE |= {"n_layers": 2, "positions": "rotary", "norm": "rms", "bias": False}
-BATCH, STEPS = 8, 200
+BATCH, STEPS, ALL_TEXTS = 8, 200, 4000
 RATES = {"descent": 1.0, "momentum": 0.05, "adamw": 5e-3}  # to begin with; Muons: 0.02
 MUONS = ("muon", "muon, no look-ahead", "muon, no mean", "muon, not orthogonal")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others.
+class Run:
+    """What sets a run apart.
 
     Attributes:
         rule: how weights follow gradients.
         learning_rate: the peak, of matrices.
         table_learning_rate: the peak, of the embedding and the norms.
         warmup: steps until the rates have risen.
-        clip: the longest gradient; infinite leaves all.
+        clip: the longest gradient; infinite leaves all as they are.
         dropout: of the model.
         texts: openings to learn from.
         seed: of weights and order.
@@ -77,53 +80,85 @@ class Point:
     warmup: int = 20
     clip: float = math.inf
     dropout: float = 0.0
-    texts: int = 4000
+    texts: int = ALL_TEXTS
     seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it: held-out loss at the end and at its lowest, training loss."""
+class Found:
+    """What is measured: held-out loss at the end and at its lowest, and training loss."""
 
     loss: float
     lowest: float
     training_loss: float
-    processor_seconds: float
 
 
-TABLE = Table("updates", Point, tuned=("learning_rate", "table_learning_rate"))
+TRIAL = Trial("updates", Run, Found, tuned=("learning_rate", "table_learning_rate"))
 
 
-def arm(rule: str, **changes: object) -> Point:
-    """At the rates from which its own are looked for."""
+def arm(rule: str, **changes: float) -> Run:
+    """A rule with first guesses of its rates."""
     rate = RATES.get(rule, 0.02)
-    return Point(rule=rule, learning_rate=rate, table_learning_rate=rate, **changes)
+    return Run(rule=rule, learning_rate=rate, table_learning_rate=rate, **changes)
 
 
-def tuned(arms: Iterable[Point], n_seeds: int = 3) -> Iterator[Point]:
-    """Each at rates until both lie between two others, then there with fresh seeds."""
-    for each in arms:
-        yield from TABLE.rates([each])
-        yield from TABLE.seeds([each], range(1, 1 + n_seeds))
+RULES = [arm(rule) for rule in (*RATES, *MUONS)]
+CLIPPED = [arm(rule, clip=1.0) for rule in ("momentum", "adamw", "muon")]
+HURRIED = [arm(rule, warmup=0) for rule in ("adamw", "muon")]
+FEW_TEXTS = [arm("adamw", texts=60, dropout=share) for share in (0.0, 0.2)]
 
 
-def rules() -> Iterator[Point]:
-    yield from tuned((arm(rule) for rule in (*RATES, *MUONS)), n_seeds=5)
+def one_rate() -> Iterator[list[Run]]:
+    """All arms with one rate for all weights: rates around the best, and fresh seeds there."""
+    others = [*CLIPPED, *HURRIED, *FEW_TEXTS]
+    while wanted := [run for each in (*RULES, *others) for run in untried(each)[:1]]:
+        yield wanted
+    for arms, seeds in ((RULES, range(1, 6)), (others, range(1, 4))):
+        best = [at_one_rate(each, best_of(each)) for each in arms]
+        yield [replace(each, seed=seed) for each in best for seed in seeds]
 
 
-def clipping() -> Iterator[Point]:
-    yield from tuned(arm(rule, clip=1.0) for rule in ("momentum", "adamw", "muon"))
+def rules() -> Iterator[list[Run]]:
+    """Update rules with two rates, but for Muon without the orthogonalization."""
+    yield from two_rates([each for each in RULES if "orthogonal" not in each.rule], 5)
 
 
-def warmup() -> Iterator[Point]:
-    yield from tuned(arm(rule, warmup=0) for rule in ("adamw", "muon"))
+def clipping() -> Iterator[list[Run]]:
+    """Three rules with clipped gradients and two rates."""
+    yield from two_rates(CLIPPED, 3)
 
 
-def dropout() -> Iterator[Point]:
-    yield from tuned(arm("adamw", texts=60, dropout=share) for share in (0.0, 0.2))
+def warmup() -> Iterator[list[Run]]:
+    """Two rules without warm-up, with two rates."""
+    yield from two_rates(HURRIED, 3)
 
 
-EXPERIMENTS = {each.__name__: each for each in (rules, clipping, warmup, dropout)}
+def two_rates(arms: list[Run], n_seeds: int) -> Iterator[list[Run]]:
+    """Arms at rates until both are between two others, then there from fresh seeds."""
+    yield from TRIAL.search(arms)
+    best = [TRIAL.best(each) for each in arms]
+    yield [replace(each, seed=seed) for each in best for seed in range(1, 1 + n_seeds)]
+
+
+def at_one_rate(each: Run, rate: float) -> Run:
+    return replace(each, learning_rate=rate, table_learning_rate=rate)
+
+
+def tried_rates(each: Run) -> dict[float, float]:
+    """The loss of an arm at the rates that moved all weights."""
+    return {x: loss for (x, y), loss in TRIAL.scores(each).items() if x == y}
+
+
+def best_of(each: Run) -> float:
+    tried = tried_rates(each)
+    return min(tried, key=tried.get, default=each.learning_rate)
+
+
+def untried(each: Run) -> list[Run]:
+    """An arm at its best single rate, at half and at twice that, where it was not tried."""
+    tried, best = tried_rates(each), best_of(each)
+    near = [rate for rate in (best, best / 2, 2 * best) if rate not in tried]
+    return [at_one_rate(each, rate) for rate in near]
 
 
 @functools.cache
@@ -146,9 +181,9 @@ def opening(story: str) -> str:
     return head if head == story else head + "."
 
 
-def build(point: Point) -> GPT:
-    config = GPTConfig(**SHAPE, dropout=point.dropout)
-    return GPT(config, generator=torch.Generator().manual_seed(point.seed))
+def build(run: Run) -> GPT:
+    config = GPTConfig(**SHAPE, dropout=run.dropout)
+    return GPT(config, generator=seeded(run.seed))
 
 
 class Blind(Muon):
@@ -167,59 +202,62 @@ class Straight(Muon):
         return [size * mean / mean.norm().clamp(min=1e-12) for mean in ahead]
 
 
-def optimizers_of(point: Point, model: GPT) -> list[torch.optim.Optimizer]:
-    rates = point.learning_rate, point.table_learning_rate
-    if point.rule in ("descent", "momentum"):
+def optimizers_of(run: Run, model: GPT) -> list[torch.optim.Optimizer]:
+    rates = run.learning_rate, run.table_learning_rate
+    if run.rule in ("descent", "momentum"):
         groups = parameter_groups(model, weight_decay=0.0)
         for group, rate in zip(groups, rates, strict=True):
             group["lr"] = group["initial_lr"] = rate
-        memory = 0.9 if point.rule == "momentum" else 0.0
+        memory = 0.9 if run.rule == "momentum" else 0.0
         return [torch.optim.SGD(groups, momentum=memory, fused=True)]
     settings = {"learning_rate": rates[0], "table_learning_rate": rates[1]}
     settings["weight_decay"] = 0.0
-    if point.rule == "adamw":
+    if run.rule == "adamw":
         return build_optimizers(model, **settings)
-    if point.rule == "muon, no mean":
+    if run.rule == "muon, no mean":
         settings["momentum"] = 0.0
     adamw, muon = build_optimizers(model, optimizer="muon", **settings)
     other = {"muon, no look-ahead": Blind, "muon, not orthogonal": Straight}
-    if point.rule in other:
-        muon = other[point.rule](muon.param_groups, learning_rate=point.learning_rate)
+    if run.rule in other:
+        muon = other[run.rule](muon.param_groups, learning_rate=run.learning_rate)
     return [adamw, muon]
 
 
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
-    openings, held_out = material(point.texts)
-    model = build(point)
-    optimizers = optimizers_of(point, model)
-    course = {"warmup_steps": point.warmup, "total_steps": STEPS}
-    losses, seen, began = [], [math.inf], time.process_time()
-    for step in range(STEPS):
-        set_learning_rate(optimizers, cosine(step, **course))
+    openings, held_out = material(run.texts)
+    model = build(run)
+    lowest = [math.inf]
+
+    def batch_at(step: int) -> tuple[Tensor, Tensor]:
+        if run.texts < ALL_TEXTS and step and step % 20 == 0:
+            lowest.append(evaluate(model, held_out).loss)
         size = {"batch_size": BATCH, "context_length": SHAPE["context_length"]}
-        batch = training_batch(openings, seed=point.seed, step=step, **size)
-        hardware.seed_generators(point.seed, step, 0)  # from these dropout draws
-        limit = point.clip if math.isfinite(point.clip) else None
-        result = train_step(
-            NextTokenLoss(model), optimizers, *batch, max_gradient_norm=limit
-        )
-        losses.append(result.loss.item())
-        if point.texts < 4000 and step % 20 == 19:
-            seen.append(evaluate(model, held_out).loss)
+        batch = training_batch(openings, seed=run.seed, step=step, **size)
+        hardware.seed_generators(run.seed, step, 0)  # which dropout draws from
+        return batch
+
+    losses = take_steps(
+        model,
+        optimizers_of(run, model),
+        batch_at,
+        steps=STEPS,
+        share_at=partial(cosine, warmup_steps=run.warmup, total_steps=STEPS),
+        max_gradient_norm=run.clip if math.isfinite(run.clip) else None,
+    )
     loss = evaluate(model, held_out).loss
-    return Row(
-        **asdict(point),
-        loss=_written(loss),
-        lowest=_written(min(*seen, loss)),
-        training_loss=_written(sum(losses[-20:]) / 20),
-        processor_seconds=round(time.process_time() - began, 2),
+    return Found(
+        loss=finite_or_inf(loss),
+        lowest=finite_or_inf(min(*lowest, loss)),
+        training_loss=finite_or_inf(sum(losses[-20:]) / 20),
     )
 
 
-def _written(loss: float) -> float:
-    return round(loss, 5) if math.isfinite(loss) else math.inf
+def finite_or_inf(loss: float) -> float:
+    return loss if math.isfinite(loss) else math.inf
 
 
 if __name__ == "__main__":
-    TABLE.make(measure, EXPERIMENTS)
+    TRIAL.main(
+        measure, one_rate=one_rate, rules=rules, clipping=clipping, warmup=warmup
+    )

@@ -1,28 +1,32 @@
-"""What a vocabulary's size does to a model: the four effects, and held-out bits per byte.
+"""What does the size of a vocabulary do to a model: the four effects, and held-out bits per byte?
 
-    python benchmarks/trials/vocabulary.py rates      three rates for every arm, and more
-                                                      until the best lies between two others
-    python benchmarks/trials/vocabulary.py seeds      three fresh seeds of each, at that rate
-    python benchmarks/trials/vocabulary.py shorter    one of them with a quarter of the steps
+    python benchmarks/trials/vocabulary.py rates seeds shorter
 
-Tiny Shakespeare, the first nine tenths to learn merges and models from, a twentieth to be measured
-on. Between the arms only the tokenizer differs: every model has the same blocks, takes as many
-steps, sees as many bytes in a row and as many rows in a step. So all read the same amount of text
-with the same reach; in tokens, both depend on the arm. Losses of different tokenizers can be
-compared in bits per byte alone. If merging did no more than pack the same surprise into fewer
-tokens, all arms would agree in them, within their seeds. `lines` cuts text at the ends of lines, so
-that merges may join words; a narrow model of V = 2,048 has fewer parameters than that of bytes.
+Models learn Tiny Shakespeare. The first nine tenths are for merges and models, and a twentieth is
+held out.
 
-Runs that stand in the table are not made again. Chapter 1 reads it and repeats one of its rows.
+Arms        Vocabularies of 257 to 8,192 tokens. `lines` cuts the text at the ends of lines and not
+            at words, so that merges may join words. One narrow model of V = 2,048 has fewer
+            parameters than that of bytes.
+Fixed       Every model has the same blocks, takes as many steps, and sees as many bytes in a row
+            and as many rows in a step. So all read the same amount of text with the same reach; in
+            tokens, both depend on the arm. `shorter` has a quarter of the steps.
+Rates       Halved and doubled until the best is between two others, with seed 0.
+Seeds       Three fresh ones.
+Measured    Bits per byte of held-out text: losses of different tokenizers can be compared in no
+            other unit. The seconds are those of the training alone.
+Against     Merging does no more than pack the same surprise into fewer tokens if all arms agree in
+            bits per byte, within their seeds.
+
+Chapter 1 reads the table, and repeats one of its rows.
 """
 
 import functools
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
-import torch
-from trial import Table
+from trial import Trial, seeded
 
 from decoder_only.data import Corpus, text_corpus, tiny_shakespeare
 from decoder_only.model.config import GPTConfig
@@ -35,12 +39,11 @@ from decoder_only.training import TrainConfig, train
 PATTERNS = {"words": GPT2_PATTERN, "lines": r"[^\n]++\n?|\n"}
 TRAINING, VALIDATION = slice(0, 1_003_854), slice(1_059_624, None)
 ROW_BYTES, BATCH_SIZE = 256, 4
-SEEDS = 1, 2, 3  # seed 0 is for choosing the rate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run, by what sets it apart from the others."""
+class Run:
+    """What sets a run apart."""
 
     cut: str = "words"
     vocab_size: int
@@ -51,8 +54,8 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Point):
-    """A run and what came of it. The loss is in nats per token, on text that was held out."""
+class Found:
+    """What is measured. The loss is in nats per token, on text that was held out."""
 
     parameters: int
     context_length: int
@@ -63,12 +66,26 @@ class Row(Point):
     processor_seconds: float
 
 
-TABLE = Table("vocabulary", Point, score="bits_per_byte")
 ARMS = [
-    *(Point(vocab_size=size) for size in (257, 512, 1024, 2048, 4096, 8192)),
-    *(Point(cut="lines", vocab_size=size) for size in (1024, 4096)),
-    Point(vocab_size=2048, d_model=36),
+    *(Run(vocab_size=size) for size in (257, 512, 1024, 2048, 4096, 8192)),
+    *(Run(cut="lines", vocab_size=size) for size in (1024, 4096)),
+    Run(vocab_size=2048, d_model=36),
 ]
+TRIAL = Trial(
+    "vocabulary",
+    Run,
+    Found,
+    arms=ARMS,
+    seeds=(1, 2, 3),
+    score="bits_per_byte",
+    packages=("torch", "numpy", "tiktoken", "regex"),
+)
+
+
+def shorter() -> Iterator[list[Run]]:
+    """Every arm with a quarter of the steps, from one seed."""
+    best = [TRIAL.best(arm) for arm in ARMS]
+    yield [replace(arm, steps=arm.steps // 4, seed=1) for arm in best]
 
 
 @functools.cache
@@ -81,58 +98,40 @@ def material(cut: str, vocab_size: int) -> tuple[Corpus, Corpus, float]:
     return *corpora, corpora[1].n_targets / len(held_out.split())
 
 
-def rates() -> Iterator[Point]:
-    yield from TABLE.rates(ARMS)
-
-
-def seeds() -> Iterator[Point]:
-    yield from TABLE.seeds(ARMS, SEEDS)
-
-
-def shorter() -> Iterator[Point]:
-    for point in TABLE.seeds(ARMS, SEEDS[:1]):
-        yield replace(point, steps=point.steps // 4)
-
-
-def measure(point: Point) -> Row:
+def measure(run: Run) -> Found:
     """Make one run."""
-    corpus, validation, tokens_per_word = material(point.cut, point.vocab_size)
+    corpus, validation, tokens_per_word = material(run.cut, run.vocab_size)
     config = GPTConfig(
-        vocab_size=point.vocab_size,
+        vocab_size=run.vocab_size,
         context_length=round(ROW_BYTES / corpus.bytes_per_token),
-        d_model=point.d_model,
+        d_model=run.d_model,
         n_layers=2,
         n_heads=2,
         **MODERN,
     )
     training = TrainConfig(
-        steps=point.steps,
+        steps=run.steps,
         batch_size=BATCH_SIZE,
         optimizer="muon",
-        learning_rate=point.learning_rate,
+        learning_rate=run.learning_rate,
         schedule="warmup_stable_decay",
         decay_fraction=0.6,
         warmup_steps=16,
-        seed=point.seed,
+        seed=run.seed,
     )
     began = time.process_time()
-    model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
+    model = GPT(config, generator=seeded(run.seed))
     final = train(model, corpus, validation, training).final
-    return Row(
-        **asdict(point),
+    return Found(
         parameters=model.count_parameters(),
         context_length=config.context_length,
         bytes_per_token=round(corpus.bytes_per_token, 4),
         tokens_per_word=round(tokens_per_word, 4),
-        loss=round(final.loss, 5),
-        bits_per_byte=round(bits_per_byte(final.loss, validation.bytes_per_token), 5),
+        loss=final.loss,
+        bits_per_byte=bits_per_byte(final.loss, validation.bytes_per_token),
         processor_seconds=round(time.process_time() - began, 1),
     )
 
 
 if __name__ == "__main__":
-    TABLE.make(
-        measure,
-        {"rates": rates, "seeds": seeds, "shorter": shorter},
-        packages=("torch", "numpy", "tiktoken", "regex"),
-    )
+    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, shorter=shorter)
