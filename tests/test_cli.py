@@ -503,7 +503,7 @@ def test_a_plan_says_who_chose_size_and_tokens(words, split, capfd):
         (["--params", "7X"], "--params 7X is no number; write 1e9, 300M, 7B or 1.4T"),
         (["--tokens", "B"], "--tokens B is no number"),
         (["--flops", "inf"], "--flops inf is no number"),
-        (["--hours", "1e300"], "parameters=inf must be a finite number"),
+        (["--hours", "1e300"], "flops=inf must be a finite number"),
         (["--hours", "0"], "hours=0.0 must be"),
         (["--count", "0"], "n_devices=0 must be a finite number, above 0"),
         (["--parallel", "pp=4"], "--parallel pp=4 is no layout; write dp=8,tp=4"),
