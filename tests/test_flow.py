@@ -62,7 +62,7 @@ def test_shapes_are_those_of_the_model():
 
 def test_a_ring_writes_over_the_position_that_left_the_window():
     figure = flow.caches(5, window=3)
-    right = max(text.get_position()[0] for text in figure.axes[0].texts) - 1.5
+    right = max(text.get_position()[0] for text in figure.axes[0].texts) - 1.0
     last = sorted(
         (text.get_position(), text.get_text())
         for text in figure.axes[0].texts

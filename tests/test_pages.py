@@ -366,6 +366,7 @@ def test_labels_are_as_wide_as_they_were_measured(page, site):
     widths = page.evaluate(
         """() => [...document.querySelectorAll('svg.drawing text')]
           .filter((text) => text.textContent === 'optimizer step')
+          .filter((text) => text.getClientRects().length)
           .map((text) => text.getComputedTextLength() /
             parseFloat(getComputedStyle(text).fontSize))"""
     )
@@ -424,6 +425,20 @@ def test_a_figure_opens_by_a_tap_or_by_the_keyboard_and_closes_by_escape(page, s
     page.keyboard.press("Escape")
     assert button.evaluate("(button) => button === document.activeElement")
     assert not page.wrong
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_figures_need_no_script(chromium, site, theme):
+    context = chromium.new_context(
+        viewport=PHONE, java_script_enabled=False, color_scheme=theme
+    )
+    tab = context.new_page()
+    tab.goto((site / "book" / "03_attention.html").as_uri())
+    figure = tab.locator("#fig-attention-leak")
+    assert figure.locator("svg.drawing.narrow").is_visible()
+    assert not figure.locator("svg.drawing.wide").is_visible()
+    assert "optimizer step" in figure.locator("svg.drawing.narrow").text_content()
+    context.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -197,8 +197,7 @@ def _is_dense(artist: Artist) -> bool:
 def _drawn(figure: Figure, prefix: str) -> ElementTree.Element:
     """The figure as matplotlib draws it, without what nobody needs; names begin with a prefix."""
     file = io.StringIO()
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "decoder-only"}
-    with mpl.rc_context(settings):
+    with mpl.rc_context({"svg.fonttype": "none"}):
         figure.savefig(
             file,
             format="svg",

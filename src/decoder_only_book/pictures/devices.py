@@ -65,10 +65,10 @@ def _device(axes: Axes, p: int, n: int, y: float) -> None:
     plots.box(axes, (2.0, low), (slab, _TALL), colour, 0.3)
     _write(axes, 2.0 + slab / 2, middle, f"$h_{p}$")
     plots.arrow(axes, (2.04 + slab, middle), (2.62, middle))
-    plots.box(axes, (2.67, middle - _LONG / 2), (0.34, _LONG))
+    plots.box(axes, (2.67, middle - _LONG / 2), (0.36, _LONG))
     slot = middle + _LONG / 2 - (p + 1) * slab
-    plots.box(axes, (2.67, slot), (0.34, slab), colour, 0.55)
-    _write(axes, 3.06, middle, "$W^{down}$\nby rows", fontsize=9.2, ha="left")
+    plots.box(axes, (2.67, slot), (0.36, slab), colour, 0.55)
+    _write(axes, 3.08, middle, "$W^{down}$\nby rows", fontsize=9.2, ha="left")
     plots.arrow(axes, (3.56, middle), (3.74, middle))
     plots.box(axes, (3.78, low), (0.3, _TALL), colour, 0.3)
     _write(axes, 3.93, middle, f"$y_{p}$")
