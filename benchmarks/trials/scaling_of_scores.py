@@ -3,10 +3,12 @@
     python benchmarks/trials/scaling_of_scores.py rates seeds
 
 Models of width 64, two blocks and one head of K = 64 learn the stories of the hamlet with AdamW.
-An arm is a start and a scale. The start is GPT-2's, whose weights are so small that scores hardly
-differ, or "unit": query and key matrices are enlarged until queries and keys have components of
-variance 1, as the argument for the root supposes. The scale is that on the dot products: divided
-by the root of K, as they come, or multiplied by the root.
+An arm is a start and a scale. The start is "gpt2": weights of standard deviation 0.02, as GPT-2
+has them, which at this width give queries and keys components of variance 0.03. Or it is "wide":
+query and key matrices are enlarged until that variance is 0.31, as the same weights give it at
+GPT-2's own width of 768. Or it is "unit", enlarged to variance 1, as the argument for the root
+supposes. The scale is that on the dot products: divided by the root of K, as they come, or
+multiplied by the root.
 
 `rates` doubles and halves each arm's learning rate, with seed 0, until the best lies between two
 others; `seeds` runs that rate with four fresh seeds. What would count against the division: that,
@@ -66,7 +68,11 @@ ARMS = [
     Point(start="unit", power=0.5),
     Point(start="gpt2", power=-0.5),
     Point(start="gpt2", power=0.0),
+    Point(start="wide", power=-0.5),
+    Point(start="wide", power=0.0),
 ]
+# Of the components of queries and keys before the first step.
+VARIANCES = {"unit": 1.0, "wide": 768 * 0.02**2}
 
 
 def rates() -> Iterator[Point]:
@@ -91,11 +97,12 @@ def build(point: Point) -> GPT:
         attention_scale=WIDTH**point.power,
     )
     model = GPT(config, generator=torch.Generator().manual_seed(point.seed))
-    if point.start == "unit":
+    if point.start in VARIANCES:
+        # What the matrices read is normalized: weights of variance 1 / D give variance 1.
+        spread = (VARIANCES[point.start] / WIDTH) ** 0.5
         for block in model.blocks:
             for linear in (block.attention.query, block.attention.key):
-                # What it reads is normalized, so that variance 1 / D gives variance 1.
-                linear.weight.data *= WIDTH**-0.5 / linear.weight.data.std()
+                linear.weight.data *= spread / linear.weight.data.std()
     return model
 
 
