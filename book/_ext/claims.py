@@ -39,7 +39,7 @@ SOURCES = {
     "G": "Arya’s guide",
     "A": "“A look into the architecture”",
     "P": "the post on ericjwang.com",
-    "T": "“Understanding Transformers, Part 2”",
+    "T": "“Understanding Transformers Part 2”",
 }
 
 
