@@ -311,6 +311,19 @@ def attempt(
         process.join()
 
 
+def attempt_all(
+    pages: list[Path], broken: Broken | None, limit: float
+) -> tuple[str | None, str | None, list[tuple[str, str]]]:
+    """The same for a lesson and its laboratory, one after the other, until one notices."""
+    shown: list[tuple[str, str]] = []
+    for page in pages:
+        cell, what, seen = attempt(page, broken, limit)
+        shown += seen
+        if what is not None:
+            break
+    return cell, what, shown
+
+
 # ------------------------------------------------------------------------ the package's own tests
 
 # Test files of modules whose name they do not bear. The words of the stories break no rule.
@@ -524,16 +537,19 @@ def main(
 
     matplotlib.use("Agg")
     torch.set_num_threads(1)
-    found = sorted((ROOT / "book").glob(f"{chapter}_*.ipynb"))
-    if len(found) != 1:
+    pages = [
+        page
+        for folder in (ROOT / "book", ROOT / "book" / "lab")
+        for page in folder.glob(f"{chapter}_*.ipynb")
+    ]
+    if not pages:
         sys.exit(f"there is no chapter {chapter!r}; give its number, as 03")
-    notebook = found[0]
     began = time.perf_counter()
-    cell, what, shown = attempt(notebook, None, limit=1200)
+    cell, what, shown = attempt_all(pages, None, limit=1200)
     clean = time.perf_counter() - began
     if what is not None:
         sys.exit(f"the unchanged chapter does not pass: {what} in {cell}")
-    print(f"{notebook.stem}: {len(shown)} shown, {clean:.0f} s unchanged", flush=True)
+    print(f"{pages[0].stem}: {len(shown)} shown, {clean:.0f} s unchanged", flush=True)
     every = [
         (mutant, tree)
         for file, name in dict.fromkeys(shown)
@@ -550,7 +566,7 @@ def main(
     survivors, caught = [], {}
     for mutant, tree in every:
         broken = Broken(module_name(mutant.file), tree)
-        cell, what, _ = attempt(notebook, broken, limit=3 * clean + 20)
+        cell, what, _ = attempt_all(pages, broken, limit=3 * clean + 20)
         change = f"{mutant.function}, line {mutant.line}: {mutant.before}"
         print(f"{what or 'SURVIVES':16} {change}  ->  {mutant.after}", flush=True)
         if what:

@@ -156,9 +156,10 @@ def pytest_sessionfinish(session):
 
 def pytest_terminal_summary(terminalreporter):
     """The share of cells that were compared, beside the outcome."""
+    import notebooks
     import report
 
-    rows = report.shares(sorted((ROOT / "book").glob("*.ipynb")))
+    rows = report.shares(notebooks.every())
     if rows and getattr(terminalreporter.config.option, "nbval", False):
         total = sum(cells for _, cells, _ in rows), sum(strict for _, _, strict in rows)
         terminalreporter.write_line(report.line("The book:", *total))

@@ -2,15 +2,21 @@
 
 nbval proves that stored outputs are fresh. It passes a cell that was never executed, and says
 nothing about form; that is done here.
+
+A chapter that has a laboratory is a lesson, short and plain, and its trials are in the laboratory.
+The others hold both, in the older form.
 """
 
+import ast
 import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from statistics import mean, median
 
 import first_cell
 import nbformat
+import notebooks
 import pytest
 import report
 import yaml
@@ -18,8 +24,13 @@ from bs4 import BeautifulSoup
 from rules import of_every
 
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted((ROOT / "book").glob("*.ipynb"))
-CHAPTERS = [path for path in NOTEBOOKS if re.match(r"(?!00)\d\d_", path.name)]
+NOTEBOOKS = notebooks.every()
+LABORATORIES = notebooks.laboratories()
+TRIED_IN_LABORATORIES = {path.name for path in LABORATORIES}
+CHAPTERS = [path for path in notebooks.lessons() if not path.name.startswith("00")]
+LESSONS = [path for path in CHAPTERS if path.name in TRIED_IN_LABORATORIES]
+# In the older form, until each has its laboratory.
+WITHOUT_LABORATORY = [path for path in CHAPTERS if path not in LESSONS]
 
 HEADINGS = [
     "The question",
@@ -28,10 +39,11 @@ HEADINGS = [
     "The package's version",
     "Parity",
     "Look",
-    "Claims on trial",
+    "What the documents say",
     "What we built",
     "Exercises",
 ]
+CLAIMS = "Claims on trial"
 FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1`*\s*$", re.MULTILINE | re.DOTALL)
 EXERCISE = re.compile(
     r"^:{3,}\{exercise\}[ ]*(.*)\n(?:.*\n)*?:label:\s*(\S+)", re.MULTILINE
@@ -43,6 +55,9 @@ SOLUTION_END = re.compile(r"^:{3,}\{solution-end\}", re.MULTILINE)
 
 every_notebook = of_every(NOTEBOOKS)
 every_chapter = of_every(CHAPTERS)
+every_lesson = of_every(LESSONS)
+every_laboratory = of_every(LABORATORIES)
+every_chapter_without_laboratory = of_every(WITHOUT_LABORATORY)
 
 
 @cache
@@ -108,6 +123,7 @@ def test_table_of_contents_lists_every_page_and_no_other():
     listed = [toc["root"]]
     listed += [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
     pages = [*(ROOT / "book").glob("*.md"), *NOTEBOOKS]
+    assert set(NOTEBOOKS) == set((ROOT / "book").glob("**/[!.]*.ipynb")), "misnamed"
     there = [path.relative_to(ROOT).with_suffix("").as_posix() for path in pages]
     assert Counter(listed) == Counter(there)
     numbered = [name for name in listed if re.search(r"/\d\d_", name)]
@@ -225,7 +241,10 @@ def test_anatomy(path):
     headings = re.findall(
         r"^##[ \t]+(.*)$", prose(path).replace("’", "'"), re.MULTILINE
     )
-    assert [heading.partition(":")[0].strip() for heading in headings] == HEADINGS
+    wanted = list(HEADINGS)
+    if path in WITHOUT_LABORATORY:
+        wanted[HEADINGS.index("What the documents say")] = CLAIMS
+    assert [heading.partition(":")[0].strip() for heading in headings] == wanted
 
 
 @every_chapter
@@ -257,17 +276,17 @@ def test_exercises_have_stars_and_folded_executed_solutions(path):
     assert prose(path).count("{solution-end}") == len(solved)
 
 
-@every_chapter
+@of_every([*WITHOUT_LABORATORY, *LABORATORIES])
 def test_a_claim_is_tried(path):
-    section = re.split(r"^## ", prose(path), flags=re.MULTILINE)[
-        HEADINGS.index("Claims on trial") + 1
-    ]
-    assert re.search(r"^:{3,}\{claim\}", section, re.MULTILINE), (
-        "{claim} in Claims on trial"
-    )
+    assert re.search(r"^:{3,}\{claim\}", prose(path), re.MULTILINE), "no {claim}"
 
 
-@every_chapter
+@every_lesson
+def test_a_lesson_leaves_the_trials_to_its_laboratory(path):
+    assert "{claim}" not in prose(path)
+
+
+@every_chapter_without_laboratory
 def test_cells_are_short_and_prose_carries_them(path):
     everything = code_cells(path)
     solving = {cell.id for found in solutions(path).values() for cell in found}
@@ -280,6 +299,247 @@ def test_cells_are_short_and_prose_carries_them(path):
     )
     code = sum(lines(cell) for cell in everything)
     assert words >= 5 * code, f"{words} words for {code} lines of code"
+
+
+# ---------------------------------------------------------------------------------------- lessons
+
+N_WORDS = 3_000
+N_VISIBLE_CELLS = 30
+N_VISIBLE_LINES, TYPICAL_LINES = 15, 6
+N_LISTED_LINES = 30
+WORDS_OF_A_SENTENCE, MEAN_WORDS = 35, 20
+TWO_SCREENS = 1_800  # pixels
+
+MATH = re.compile(r"\$\$.*?\$\$(?:[ ]*\([\w-]+\))?", re.DOTALL)
+ROLE = re.compile(r"\{[\w:]+\}`([^`<]*?)(?:\s*<[^>`]*>)?`")
+STARTS = r"(?=[“\"(*]*[A-Z])"
+ENDS = re.compile(rf"(?<=[.!?])\s+{STARTS}|(?<=[.!?][”\")*])\s+{STARTS}")
+
+
+def as_read(text: str) -> str:
+    """Markdown in paragraphs of plain words: a formula and a piece of code are an X."""
+    text = re.sub(r"^:{3,}.*$|^:\w+:.*$|^#+ .*$|^\|.*$", "\n", text, flags=re.MULTILINE)
+    text = MATH.sub("\n\n", re.sub(r"^\(lab-[\w-]+\)=$", "", text, flags=re.MULTILINE))
+    text = re.sub(r"\s*\{cite\}`[^`]*`", "", text)
+    text = re.sub(r"\{(?:numref|eq)\}`[^`]*`", "Figure", text)
+    text = ROLE.sub(r"\1", text).replace("**", "")
+    text = re.sub(r"\$[^$]+\$|`[^`]*`", "X", text)
+    text = re.sub(r"^> ?", "", text, flags=re.MULTILINE)
+    return re.sub(r"^(?:- |\d\. )", "\n", text, flags=re.MULTILINE)
+
+
+def n_words(text: str) -> int:
+    return len(re.findall(r"[^\W\d_]{2,}|\b[aAI]\b", as_read(text)))
+
+
+def only_shows_source(cell) -> bool:
+    """Whether the page shows what the cell puts out, and not its call."""
+    body = ast.parse(cell.source).body
+    return all(
+        isinstance(line, ast.Expr) and "show_source(" in ast.unparse(line)
+        for line in body
+    )
+
+
+def is_set_up(cell) -> bool:
+    """A cell of imports, which the page folds."""
+    body = ast.parse(cell.source).body
+    imports = [line for line in body if isinstance(line, ast.Import | ast.ImportFrom)]
+    return len(imports) >= 3 and 3 * len(imports) >= 2 * len(body)
+
+
+def visible_cells(path: Path) -> list:
+    """The code that a reader of the page sees without opening a fold."""
+    folded = {cell.id for found in solutions(path).values() for cell in found}
+    return [
+        cell
+        for cell in code_cells(path)
+        if cell.id not in folded
+        and "hide-input" not in cell.metadata.get("tags", [])
+        and not only_shows_source(cell)
+        and not is_set_up(cell)
+    ]
+
+
+def listings(cell) -> list[str]:
+    """The package's code that a cell shows."""
+    shown = [o["data"].get("text/markdown", "") for o in cell.outputs if "data" in o]
+    return re.findall(r"^`{3,}python\n(.*?)^`{3,}", "\n".join(shown), re.M | re.S)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of Markdown, without headings, tables, formulas on lines of their own."""
+    paragraphs = re.split(r"\n\s*\n", as_read(text))
+    found = [part for each in paragraphs for part in ENDS.split(" ".join(each.split()))]
+    return [each for each in found if n_words(each)]
+
+
+def section_of(path: Path, heading: str) -> str:
+    parts = re.split(r"^## ", prose(path), flags=re.MULTILINE)[1:]
+    return next(part for part in parts if part.startswith(heading))
+
+
+@every_lesson
+def test_a_lesson_is_half_an_hour(path):
+    words = n_words(prose(path))
+    assert words <= N_WORDS, f"{words} words"
+    assert len(visible_cells(path)) <= N_VISIBLE_CELLS
+
+
+@every_lesson
+def test_a_lesson_takes_one_step_a_cell(path):
+    sizes = [lines(cell) for cell in visible_cells(path)]
+    assert max(sizes) <= N_VISIBLE_LINES, f"a cell of {max(sizes)} lines"
+    assert median(sizes) <= TYPICAL_LINES, f"typically {median(sizes)} lines"
+
+
+@every_lesson
+def test_a_lesson_shows_source_in_pieces_and_says_what_to_look_at(path):
+    everything = cells(path)
+    shown = [
+        place
+        for place, cell in enumerate(everything)
+        if cell.cell_type == "code" and listings(cell)
+    ]
+    assert shown, "the package's version is shown from its source"
+    for place in shown:
+        pieces = listings(everything[place])
+        size = sum(len(code.splitlines()) for code in pieces)
+        assert size <= N_LISTED_LINES, f"a listing of {size} lines"
+        following = everything[place + 1]
+        assert following.cell_type == "markdown", "say what to look at"
+        assert len(sentences(following.source)) >= 2, following.source
+
+
+@every_lesson
+def test_each_section_of_a_lesson_closes_with_its_takeaway(path):
+    for heading in HEADINGS[: HEADINGS.index("What we built")]:
+        last = re.split(r"\n\s*\n", section_of(path, heading).strip())[-1]
+        assert last.startswith("> **Takeaway.** "), f"{heading} ends on: {last}"
+
+
+@every_lesson
+def test_sentences_of_a_lesson_are_short(path):
+    found = sentences(prose(path))
+    long = [each for each in found if n_words(each) > WORDS_OF_A_SENTENCE]
+    assert not long, "\n".join(long)
+    assert mean(map(n_words, found)) <= MEAN_WORDS
+    double = [each for each in found if ";" in each and "(" in each]
+    assert not double, "a semicolon and a parenthesis:\n" + "\n".join(double)
+
+
+def height(cell, visible: bool) -> int:
+    """Of a cell on a page 1,440 pixels wide, roughly; of its picture, nothing."""
+    if cell.cell_type == "markdown":
+        text = FENCED.sub("", cell.source)
+        words = len(MATH.sub(" ", text).split())
+        headings = len(re.findall(r"^#+ ", text, re.MULTILINE))
+        rows = len(re.findall(r"^\|", text, re.MULTILINE))
+        blocks = len(re.split(r"\n\s*\n", text))
+        return (
+            5 * words // 2
+            + 60 * headings
+            + 30 * rows
+            + 18 * blocks
+            + 60 * len(MATH.findall(text))
+        )
+    shown = sum(len(text.splitlines()) for text in [*texts(cell), *listings(cell)])
+    return 45 + 19 * shown + (19 * lines(cell) + 30 if visible else 0)
+
+
+@every_lesson
+def test_a_lesson_has_a_picture_every_two_screens(path):
+    """Until the exercises; read from the sources, since not every machine has a browser."""
+    seen = {cell.id for cell in visible_cells(path)}
+    since, gaps = 0, []
+    for cell in cells(path):
+        if re.search(r"^## What we built", cell.source, re.MULTILINE):
+            break
+        if cell.cell_type == "code" and images(cell):
+            gaps.append(since)
+            since = 0
+        else:
+            since += height(cell, cell.id in seen)
+    assert max([*gaps, since]) <= TWO_SCREENS, f"pixels between pictures: {gaps, since}"
+
+
+@every_lesson
+def test_experiments_of_a_lesson_have_their_shape(path):
+    experiments = re.split(r"^### ", section_of(path, "Look"), flags=re.MULTILINE)[1:]
+    assert 2 <= len(experiments) <= 5
+    for each in experiments:
+        marks = [each.find(f"**{mark}**") for mark in ("We ask", "We expect", "We see")]
+        assert -1 < marks[0] < marks[1] < marks[2], each.splitlines()[0]
+        fold = re.search(
+            r"^:::\{admonition\} How this was run\n:class: dropdown\n(.*?)^:::",
+            each,
+            re.M | re.S,
+        )
+        assert fold, f"How this was run: {each.splitlines()[0]}"
+        assert "<lab-" in fold[1], "a link to the laboratory"
+
+
+@every_lesson
+def test_what_the_documents_say_leads_to_trials(path):
+    section = section_of(path, "What the documents say")
+    assert section.count("<lab-") >= 3
+    assert not re.search(r"\b(?:post|guide|notes) [A-Z]\b", prose(path)), "by its name"
+
+
+# ----------------------------------------------------------------------------------- laboratories
+
+FRAME = [
+    "Question.",
+    "What would count against it.",
+    "Design.",
+    "Result.",
+    "Answer.",
+    "Limits.",
+]
+
+
+@every_laboratory
+def test_a_laboratory_opens_with_its_questions_and_their_answers(path):
+    first, *experiments = re.split(r"^## ", prose(path), flags=re.MULTILINE)[1:]
+    assert first.startswith("Questions and answers\n")
+    asked = re.findall(r"^- (.+(?:\n  .+)*)", first, re.MULTILINE)
+    labels = [re.search(r"\{ref\}`[^`]+<(lab-[\w-]+)>`", each)[1] for each in asked]
+    places = re.findall(r"^\((lab-[\w-]+)\)=\n## ", prose(path), re.MULTILINE)
+    assert labels == places, "a question for each section, in order"
+    assert len(experiments) == len(labels)
+    for each in asked:
+        assert "?" in each, each
+        assert each.rstrip().endswith("."), each
+
+
+@every_laboratory
+def test_experiments_of_a_laboratory_are_in_the_frame(path):
+    for each in re.split(r"^## ", prose(path), flags=re.MULTILINE)[2:]:
+        title = each.splitlines()[0]
+        marks = re.findall(r"^\*\*([^*]+)\*\*", each, re.MULTILINE)
+        assert [mark for mark in marks if mark in FRAME] == FRAME, title
+        design = each.partition("**Design.**")[2].partition("**Result.**")[0]
+        assert re.search(r"^\|.*\|\n\|[-:| ]+\|\n\|", design, re.MULTILINE), (
+            f"{title}: a table of the design"
+        )
+
+
+@every_laboratory
+def test_a_laboratory_has_a_result_for_each_experiment(path):
+    section, ran = None, Counter()
+    for cell in cells(path):
+        if cell.cell_type == "code":
+            ran[section] += 1
+        else:
+            found = re.findall(r"^## (.+)$", cell.source, re.MULTILINE)
+            section = found[-1] if found else section
+            ran[section] += 0
+    silent = [
+        name for name, n in ran.items() if not n and name != "Questions and answers"
+    ]
+    assert not silent, f"no cell runs in {silent}"
+    for cell in code_cells(path):
+        assert lines(cell) <= 40, cell.source
 
 
 @every_notebook

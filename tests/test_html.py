@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 import nbformat
+import notebooks
 import pytest
 import yaml
 from bs4 import BeautifulSoup
@@ -91,8 +92,8 @@ def wrong_with(address: str, page: Path) -> str | None:
 
 def test_every_page_is_built(pages, site):
     names = {path.relative_to(site).as_posix() for path in pages}
-    for source in [*(ROOT / "book").glob("*.md"), *(ROOT / "book").glob("*.ipynb")]:
-        assert f"book/{source.stem}.html" in names
+    for source in [*(ROOT / "book").glob("*.md"), *notebooks.every()]:
+        assert f"book/{notebooks.name(source)}.html" in names
 
 
 def test_no_link_is_broken(pages):
@@ -305,16 +306,22 @@ def test_pages_run_no_script_that_fails(pages):
         assert "thebe" not in str(soup.head).lower(), path.name
 
 
-def test_chapters_open_in_colab(pages):
+def source_of(page: Path, site: Path) -> Path:
+    """Where the notebook of a page is, if it has one."""
+    return ROOT / page.relative_to(site).with_suffix(".ipynb")
+
+
+def test_chapters_open_in_colab(pages, site):
     for path, soup in pages.items():
-        notebook = ROOT / "book" / f"{path.stem}.ipynb"
+        notebook = source_of(path, site)
         if notebook.is_file():
             links = [
                 a["href"]
                 for a in soup.select("a[href^='https://colab.research.google.com/']")
             ]
             assert any(
-                link.endswith(f"/blob/main/book/{notebook.name}") for link in links
+                link.endswith(f"/blob/main/{notebook.relative_to(ROOT)}")
+                for link in links
             ), path.name
 
 
@@ -343,7 +350,7 @@ def test_pictures_keep_their_place_and_come_when_needed(pages):
 def test_pages_say_what_they_are(pages):
     said = []
     for path, soup in pages.items():
-        if path.parent.name == "book":
+        if path.parent.name in {"book", "lab"}:
             description = soup.select_one("meta[name=description]")["content"]
             assert len(soup.select("meta[name=viewport]")) == 1, path.name
             said.append(description)
@@ -351,10 +358,10 @@ def test_pages_say_what_they_are(pages):
     assert len(said) == len(set(said))
 
 
-def test_chapters_begin_with_their_question(pages):
+def test_chapters_begin_with_their_question(pages, site):
     """Set-up is folded, and what show_source prints stands without its call."""
     for path, soup in pages.items():
-        if not (ROOT / "book" / f"{path.stem}.ipynb").is_file():
+        if not source_of(path, site).is_file():
             continue
         article = soup.select_one("article")
         shown = [x for x in article.select("pre") if not x.find_parent("details")]
@@ -518,7 +525,7 @@ def test_citations_and_entries_match_both_ways():
     )
     assert len(entries) == len(set(entries))
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "book").glob("*.md")]
-    for path in (ROOT / "book").glob("*.ipynb"):
+    for path in notebooks.every():
         texts += [
             cell.source
             for cell in nbformat.read(path, as_version=4).cells

@@ -4,12 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import notebooks
 import pytest
 from bs4 import BeautifulSoup
 from rules import of_every
 
-BOOK = Path(__file__).resolve().parent.parent / "book"
-CHAPTERS = sorted(BOOK.glob("[0-9][0-9]_*.ipynb"))
+CHAPTERS = notebooks.every()
 
 # What a page says and need not show, by chapter, each with the reason.
 EXCEPTIONS: dict[str, dict[str, str]] = {}

@@ -13,6 +13,7 @@ from pathlib import Path
 import browser as browsers
 import labels
 import measure_pages
+import notebooks
 import pdf
 import pytest
 import serve
@@ -22,9 +23,7 @@ if reason := browsers.missing():
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = sorted(
-    path.stem
-    for path in (ROOT / "book").glob("*.*")
-    if path.suffix in {".md", ".ipynb"}
+    notebooks.name(path) for path in [*(ROOT / "book").glob("*.md"), *notebooks.every()]
 )
 PHONE = {"width": 390, "height": 844}
 FIVE = ["index", "03_attention", "08_model", "claims", "notation"]
@@ -470,7 +469,7 @@ def test_a_page_is_printed(page, site):
 
 def test_the_pdf_has_every_page_of_the_book():
     assert Path(pdf.contents()[0]).name == "index"
-    assert sorted(Path(name).name for name in pdf.contents()) == NAMES
+    assert sorted(name.removeprefix("book/") for name in pdf.contents()) == NAMES
 
 
 def test_from_a_file_the_book_is_the_same(page, site):

@@ -257,7 +257,7 @@ def test_a_fork_sets_its_own_address_on_its_first_push_and_only_then(tmp_path):
         "book/01_tokenization.ipynb",
     ):
         shutil.copy(ROOT / name, clone / name)
-    for name in ("first_cell.py", "repository.py"):
+    for name in ("first_cell.py", "notebooks.py", "repository.py"):
         shutil.copy(ROOT / "tools" / name, clone / "tools" / name)
     git(clone, "add", "-A")
     who = ["-c", "user.name=you", "-c", "user.email=you@example.org"]

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 from trials import check_rates, measured, nightly
 
 from decoder_only_book.stored import load_runs
 
 ARMS = {
-    "scores": ["score", "head_dim"],
     "scaling_of_scores": ["start", "power"],
+    "masks": ["mask"],
     "heads": ["n_heads", "n_kv_heads"],
 }
 
@@ -18,25 +19,23 @@ def test_every_arm_has_its_best_rate_and_fresh_seeds(name):
     runs = load_runs(name)
     if "steps" in runs.dtype.names:
         runs = runs[runs["steps"] == runs["steps"].min()]
-    if name == "scores":  # the arm whose rate all seeds choose, below
-        runs = runs[(runs["head_dim"] < 256) | (runs["score"] != "as they come")]
     seeds = {tuple(fresh["seed"]) for fresh in check_rates(runs, ARMS[name])}
     assert len(seeds) == 1, "the arms are paired"
     assert len(seeds.pop()) >= 3
 
 
-def test_undivided_products_that_seed_0_did_not_learn_get_lower_rates():
+def test_every_arm_of_scores_has_the_rate_that_is_best_for_its_fresh_seeds():
     runs = load_runs("scores")
-    runs = runs[(runs["head_dim"] == 256) & (runs["score"] == "as they come")]
-    rates, first = np.unique(runs["learning_rate"]), runs[runs["seed"] == 0]
-    assert set(first["learning_rate"]) == set(rates)
-    fresh = [
-        runs[(runs["learning_rate"] == rate) & (runs["seed"] > 0)] for rate in rates
-    ]
-    tried = [each for each in fresh if len(each)]
-    assert all(sorted(each["seed"]) == [1, 2, 3, 4] for each in tried)
-    best = np.argmin([each["loss"].mean() for each in tried])
-    assert 0 < best < len(tried) - 1
+    for arm in np.unique(runs[["score", "head_dim", "gain"]]):
+        own = runs[runs[["score", "head_dim", "gain"]] == arm]
+        fresh = [
+            own[own["learning_rate"] == rate]
+            for rate in np.unique(own["learning_rate"])
+        ]
+        tried = [each[each["seed"] > 0] for each in fresh if (each["seed"] > 0).any()]
+        assert all(sorted(each["seed"]) == [1, 2, 3, 4] for each in tried), arm
+        best = np.argmin([each["loss"].mean() for each in tried])
+        assert 0 < best < len(tried) - 1, arm
 
 
 def test_a_run_begins_as_its_row_says(trial, monkeypatch):
@@ -53,10 +52,23 @@ def test_a_run_gives_its_row_again(trial):
     scores = trial("scores")
     runs = load_runs("scores")
     runs = runs[(runs["head_dim"] == 64) & (runs["score"] == "divided")]
+    runs = runs[runs["gain"] == 1]
     for run in runs[runs["seed"] == 1]:
         rate = float(run["learning_rate"])
         again = scores.Run(score="divided", head_dim=64, learning_rate=rate, seed=1)
         assert scores.measure(again).loss == pytest.approx(run["loss"], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("mask", "seen"),
+    [("causal", torch.tril), ("none", lambda x: x), ("turned", torch.triu)],
+)
+def test_the_masks_show_what_they_say(trial, mask, seen):
+    attend = trial("masks").attend_under(mask)
+    # Equal scores, and values that are one-hot: what comes out are the weights.
+    zeros, values = torch.zeros(1, 1, 5, 5), torch.eye(5)[None, None]
+    weights = attend(zeros, zeros, values, causal=True)[0, 0]
+    assert torch.equal(weights > 0, seen(torch.ones(5, 5)) > 0)
 
 
 def test_arms_of_heads_have_equal_parameters(trial):

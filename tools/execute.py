@@ -1,7 +1,7 @@
 """Runs notebooks from top to bottom in fresh kernels, and stores their outputs.
 
     python tools/execute.py             # all of them, two at a time
-    python tools/execute.py 01 03       # chapters by number
+    python tools/execute.py 01 03       # chapters by number, with their laboratories
     python tools/execute.py book/01_tokenization.ipynb
 
 A notebook in which a cell raises is left as it was. What is stored depends on the code alone: no
@@ -16,8 +16,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-BOOK = ROOT / "book"
+import notebooks as book
 
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 LANGUAGE = {
@@ -32,7 +31,7 @@ CELL_TIMEOUT = 600
 
 def notebooks(names: list[str]) -> list[Path]:
     """The notebooks that the names mean: numbers of chapters, or paths; all when there are none."""
-    everything = sorted(BOOK.glob("[0-9][0-9]_*.ipynb"))
+    everything = book.every()
     if not names:
         return everything
     chosen = []
@@ -45,7 +44,7 @@ def notebooks(names: list[str]) -> list[Path]:
             else [path] * path.is_file()
         )
         if not found:
-            there = ", ".join(path.name[:2] for path in everything) or "none yet"
+            there = ", ".join(path.name[:2] for path in book.lessons()) or "none yet"
             sys.exit(f"decoder-only: no notebook {name!r}; the chapters are: {there}.")
         chosen += found
     return chosen
@@ -163,10 +162,10 @@ def main() -> None:
             if problem:
                 failed += 1
                 print(
-                    f"{path.name}: failed after {seconds:.1f} s, left as it was\n{problem}\n"
+                    f"{book.name(path)}: failed after {seconds:.1f} s, left as it was\n{problem}\n"
                 )
             else:
-                print(f"{path.name}: {seconds:.1f} s", flush=True)
+                print(f"{book.name(path)}: {seconds:.1f} s", flush=True)
     if failed:
         sys.exit(f"decoder-only: {failed} of {len(paths)} notebooks failed.")
 

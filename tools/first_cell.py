@@ -7,6 +7,8 @@ import json
 import re
 from pathlib import Path
 
+import notebooks
+
 ROOT = Path(__file__).resolve().parent.parent
 
 PLACEHOLDER = "https://github.com/OWNER/decoder-only"
@@ -41,7 +43,7 @@ def source(root: Path = ROOT) -> str:
 
 
 def main() -> None:
-    for path in sorted((ROOT / "book").glob("*.ipynb")):
+    for path in notebooks.every():
         notebook = json.loads(path.read_text(encoding="utf-8"))
         first = next(c for c in notebook["cells"] if c["cell_type"] == "code")
         first["source"] = source().splitlines(keepends=True)

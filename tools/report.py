@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import nbformat
+import notebooks
 
-ROOT = Path(__file__).resolve().parent.parent
 EXEMPT = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
 
 
@@ -27,7 +27,8 @@ def shares(paths: list[Path]) -> list[tuple[str, int, int]]:
     rows = []
     for path in paths:
         cells = code_cells(path)
-        rows.append((path.stem, len(cells), sum(not exempt(cell) for cell in cells)))
+        strict = sum(not exempt(cell) for cell in cells)
+        rows.append((notebooks.name(path), len(cells), strict))
     return rows
 
 
@@ -39,7 +40,7 @@ def line(name: str, cells: int, strict: int) -> str:
 
 
 def main() -> None:
-    rows = shares(sorted((ROOT / "book").glob("*.ipynb")))
+    rows = shares(notebooks.every())
     if not rows:
         sys.exit("There are no notebooks yet.")
     for row in rows:

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import first_cell
+import notebooks
 
 ROOT = first_cell.ROOT
 
@@ -44,7 +45,7 @@ def set_address(new: str, root: Path = ROOT) -> list[str]:
     for path in [
         *files,
         *sorted((root / "book").glob("*.md")),
-        *sorted((root / "book").glob("*.ipynb")),
+        *notebooks.every(root),
     ]:
         if not path.exists():
             continue

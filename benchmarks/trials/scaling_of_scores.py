@@ -4,10 +4,12 @@
 
 Models of width 64, with two blocks and one head of K = 64, learn the stories of the hamlet.
 
-Arms        A start and a scale. The start is GPT-2's, whose weights are so small that scores hardly
-            differ; or "unit", where query and key matrices are enlarged until queries and keys have
-            components of variance 1, as the argument for the root supposes. The dot products are
-            divided by the root of K, left as they are, or multiplied by the root.
+Arms        A start and a scale. The start is "gpt2": weights of standard deviation 0.02, which at
+            this width give queries and keys components of variance 0.03. Or "wide": query and key
+            matrices are enlarged until that variance is 0.31, as the same weights give it at
+            GPT-2's own width of 768. Or "unit": enlarged to variance 1, as the argument for the root
+            supposes. The dot products are divided by the root of K, left as they are, or multiplied
+            by the root.
 Fixed       300 steps of AdamW. Stories are running text, in rows of 128 tokens that begin anywhere.
 Rates       Halved and doubled until the best is between two others, with seed 0.
 Seeds       Four fresh ones.
@@ -62,7 +64,11 @@ ARMS = [
     Run(start="unit", power=0.5),
     Run(start="gpt2", power=-0.5),
     Run(start="gpt2", power=0.0),
+    Run(start="wide", power=-0.5),
+    Run(start="wide", power=0.0),
 ]
+# Of the components of queries and keys before the first step.
+VARIANCES = {"unit": 1.0, "wide": 768 * 0.02**2}
 TRIAL = Trial("scaling_of_scores", Run, Found, arms=ARMS, seeds=(1, 2, 3, 4))
 
 
@@ -80,11 +86,12 @@ def build(run: Run) -> GPT:
         attention_scale=WIDTH**run.power,
     )
     model = GPT(config, generator=seeded(run.seed))
-    if run.start == "unit":
+    if run.start in VARIANCES:
+        # What the matrices read is normalized: weights of variance 1 / D give variance 1.
+        spread = (VARIANCES[run.start] / WIDTH) ** 0.5
         for block in model.blocks:
             for linear in (block.attention.query, block.attention.key):
-                # What it reads is normalized, so that variance 1 / D gives variance 1.
-                linear.weight.data *= WIDTH**-0.5 / linear.weight.data.std()
+                linear.weight.data *= spread / linear.weight.data.std()
     return model
 
 

@@ -2,6 +2,7 @@
 
 Sphinx counts the pages of the table of contents instead, and would give the same chapter another
 number as soon as one in front of it is missing. Figures and tables follow the chapter's number.
+Those in the laboratory of chapter 3 are numbered L3.1 and so on.
 """
 
 import re
@@ -36,6 +37,25 @@ def number_by_file(app) -> None:
     TocTreeCollectorWithStyles.assign_section_numbers = assign
 
 
+def number_laboratories(app) -> None:
+    """Gives figures, tables and formulas of a laboratory its chapter's number."""
+    count = TocTreeCollectorWithStyles.assign_figure_numbers
+
+    def assign(self, env: BuildEnvironment) -> list[str]:
+        changed = count(self, env)
+        for name, kinds in env.toc_fignumbers.items():
+            laboratory = re.search(r"/lab/(\d+)_", name)
+            if laboratory is None:
+                continue
+            for numbers in kinds.values():
+                for place, anchor in enumerate(numbers, start=1):
+                    numbers[anchor] = (f"L{int(laboratory[1])}", place)
+        return changed
+
+    TocTreeCollectorWithStyles.assign_figure_numbers = assign
+
+
 def setup(app) -> dict:
     app.connect("builder-inited", number_by_file)
+    app.connect("builder-inited", number_laboratories)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,6 @@
 """The directives ``claim`` and ``claims``: what a source says, tried, with the verdict.
 
-A chapter states a claim where it is tried::
+A laboratory states a claim where it is tried, and so does a chapter that has no laboratory yet::
 
     :::{claim} One shared projection makes the attention weights symmetric
     :row: 14
@@ -35,11 +35,11 @@ VERDICTS = {
 # The five documents: letter, what the reader sees. Each has an entry in the bibliography, and a
 # paragraph with the label ``source-n`` (and so on) on the page of notation.
 SOURCES = {
-    "N": "notes N",
-    "G": "guide G",
-    "A": "post A",
-    "P": "post P",
-    "T": "post T",
+    "N": "Goon’s notes",
+    "G": "Arya’s guide",
+    "A": "“A look into the architecture”",
+    "P": "the post on ericjwang.com",
+    "T": "“Understanding Transformers Part 2”",
 }
 
 
@@ -128,7 +128,7 @@ class Claim(SphinxDirective):
         return [box, *messages]
 
     def said_by(self, letters: list[str]) -> list[nodes.Node]:
-        """ "Claimed in notes N and guide G", each a link to what that document is."""
+        """ "Claimed in Goon’s notes and Arya’s guide", each a link to what that is."""
         said: list[nodes.Node] = [nodes.Text("Claimed in ")]
         for position, letter in enumerate(letters):
             if position:
@@ -185,8 +185,11 @@ def summary(claims: list[dict]) -> nodes.paragraph:
 def fill(app, doctree: nodes.document, docname: str) -> None:
     """Puts the list where ``{claims}`` stands: chapter by chapter, each claim with its verdict."""
     for place in list(doctree.findall(claims_list)):
+        # Chapter by chapter, wherever the claims of a chapter are tried.
         chapters = {
-            name: found for name, found in sorted(app.env.claims.items()) if found
+            name: app.env.claims[name]
+            for name in sorted(app.env.claims, key=lambda name: name.rpartition("/")[2])
+            if app.env.claims[name]
         }
         if not chapters:
             place.replace_self(nodes.paragraph("", "No chapter has tried a claim yet."))
@@ -196,7 +199,8 @@ def fill(app, doctree: nodes.document, docname: str) -> None:
         ]
         for name, found in chapters.items():
             uri = app.builder.get_relative_uri(docname, name)
-            title = app.env.titles[name].astext()
+            title = app.env.titles[name].astext().removeprefix("Laboratory: ")
+            title = title[:1].upper() + title[1:]
             section = nodes.section(ids=[f"claims-{uri.rpartition('/')[2][:2]}"])
             heading = nodes.title()
             heading += nodes.reference("", title, internal=True, refuri=uri)

@@ -40,6 +40,11 @@ def plain(formula: str) -> str:
     return " ".join(re.sub(r"[\\{}]", "", formula).split())
 
 
+def page_is_reference(docname: str) -> bool:
+    """Whether a reader would rather find the same words elsewhere: in a lesson."""
+    return "/lab/" in docname or docname.rpartition("/")[2] in REFERENCE
+
+
 class Section:
     def __init__(self, title: str, anchor: str) -> None:
         self.title, self.anchor = title, anchor
@@ -97,7 +102,7 @@ def keep(app, doctree: nodes.document, docname: str) -> None:
                 "url": f"{docname}.html#{section.anchor}",
                 "text": " ".join("".join(section.text).split()),
                 "code": " ".join(sorted(section.code)),
-                "reference": docname.rpartition("/")[2] in REFERENCE,
+                "reference": page_is_reference(docname),
             }
         )
     folder = Path(app.doctreedir, "sections")

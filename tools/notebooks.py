@@ -1,0 +1,29 @@
+"""Which notebooks the book has: lessons, in `book`, and laboratories, in `book/lab`.
+
+A chapter's laboratory has the name of its lesson.
+"""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def lessons(root: Path = ROOT) -> list[Path]:
+    """The chapters, by number."""
+    return sorted((root / "book").glob("[0-9][0-9]_*.ipynb"))
+
+
+def laboratories(root: Path = ROOT) -> list[Path]:
+    """The chapters' laboratories, by number."""
+    return sorted((root / "book" / "lab").glob("[0-9][0-9]_*.ipynb"))
+
+
+def every(root: Path = ROOT) -> list[Path]:
+    """All of them, lessons first."""
+    return [*lessons(root), *laboratories(root)]
+
+
+def name(path: Path) -> str:
+    """What a page of the book is called in its table of contents, such as lab/03_attention."""
+    path = path.with_suffix("")
+    return path.as_posix().rpartition("/book/")[2]
