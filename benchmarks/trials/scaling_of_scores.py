@@ -6,10 +6,10 @@ Models of width 64, with two blocks and one head of K = 64, learn the stories of
 
 Arms        A start and a scale. The start is "gpt2": weights of standard deviation 0.02, which at
             this width give queries and keys components of variance 0.03. Or "wide": query and key
-            matrices are enlarged until that variance is 0.31, as the same weights give it at
-            GPT-2's own width of 768. Or "unit": enlarged to variance 1, as the argument for the root
-            supposes. The dot products are divided by the root of K, left as they are, or multiplied
-            by the root.
+            matrices are enlarged until that variance is 0.31, as the same weights give it
+            at GPT-2's own width of 768. Or "unit": enlarged to variance 1, as the argument for the
+            root supposes. The dot products are divided by the root of K, left as they are, or
+            multiplied by the root.
 Fixed       300 steps of AdamW. Stories are running text, in rows of 128 tokens that begin anywhere.
 Rates       Halved and doubled until the best is between two others, with seed 0.
 Seeds       Four fresh ones.
