@@ -256,7 +256,8 @@ def test_fonts_are_files_with_their_licence(pages, site):
     for name in files:
         assert sum(name in licence for licence in licences) == 1, name
     for path, soup in pages.items():
-        asked = set(re.findall(r"fonts/([\w.-]+\.woff2)", str(soup.head)))
+        scripts = " ".join(map(str, soup.head.select("script")))
+        asked = set(re.findall(r"fonts/([\w.-]+\.woff2)", scripts))
         if soup.select_one("article"):
             assert asked <= files, path.name
             assert ("stix-two-math.woff2" in asked) == bool(soup.select("math"))
@@ -389,7 +390,7 @@ def test_folds_have_names_of_their_own(pages):
 def test_figures_come_before_the_code_that_draws_them(pages):
     n_figures = 0
     for path, soup in pages.items():
-        for figure in soup.select("div.cell > div.cell_output figure:has(img)"):
+        for figure in soup.select("div.cell > div.cell_output figure:has(svg.drawing)"):
             box = figure.find_parent("div", class_="cell")
             for fold in box.select(":scope > details.hide"):
                 n_figures += 1

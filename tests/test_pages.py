@@ -295,7 +295,7 @@ def test_without_scripts_everything_is_readable(chromium, address):
     def colour(selector: str) -> str:
         return page.locator(selector).first.evaluate("(x) => getComputedStyle(x).color")
 
-    assert colour(".bd-article a.reference") == "rgb(11, 98, 168)"
+    assert colour(".bd-article p:not(.minutes) > a.reference") == "rgb(11, 98, 168)"
     assert colour(".bd-article .highlight .k") == "rgb(11, 79, 138)"
     assert colour(".bd-article .highlight .n") == colour(".bd-article pre")
     formula = page.locator("div.math math").first.bounding_box()
@@ -595,7 +595,7 @@ def test_links_show_what_they_lead_to(desktop, site):
     figure.first.evaluate(
         "(link) => document.querySelector('#exercises p').append(link)"
     )
-    assert preview_of(desktop, figure.first).locator("img").count() == 1
+    assert preview_of(desktop, figure.first).locator("svg.drawing").count() == 1
     desktop.keyboard.press("Escape")
     assert desktop.locator(".preview").count() == 0
 
