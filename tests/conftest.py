@@ -66,7 +66,9 @@ TABLE = Path(__file__).with_name("seconds.json")
 """How long each file took when it was last measured, by `--store-seconds`."""
 QUICK = 8.0
 """`make quick` leaves out the files of tests that take longer, in seconds."""
-UNITS = {"tests/test_html.py": "the pages", "tests/test_pages.py": "the pages"}
+UNITS = dict.fromkeys(
+    ["tests/test_html.py", "tests/test_pages.py", "tests/test_pdf.py"], "the pages"
+)
 """Files that one worker takes together: these share the fixture `site`."""
 
 _measured: Counter[str] = Counter()

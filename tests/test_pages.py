@@ -1,9 +1,8 @@
-"""The book in a real browser: nothing cut without a sign, reachable by keyboard, quick, printable.
+"""The book in a real browser: nothing cut without a sign, reachable by keyboard, quick.
 
 Skipped, with the reason, where there is no Chromium or no Playwright.
 """
 
-import io
 import re
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import browser as browsers
 import labels
 import measure_pages
 import notebooks
-import pdf
 import pytest
 import serve
 
@@ -455,21 +453,6 @@ def test_a_drawing_has_the_colours_of_the_theme(fresh_page, site, theme):
     assert ground == paper
     light = sum(map(int, re.findall(r"\d+", ink)[:3])) / 765
     assert light < 0.5 if theme == "light" else light > 0.5
-
-
-def test_a_page_is_printed(page, site):
-    pypdf = pytest.importorskip("pypdf")
-    reader = pypdf.PdfReader(
-        io.BytesIO(pdf.printed(page, site / "book" / "claims.html"))
-    )
-    text = " ".join(sheet.extract_text() for sheet in reader.pages)
-    assert "Claims on trial" in text
-    assert 1 < len(reader.pages) < 12
-
-
-def test_the_pdf_has_every_page_of_the_book():
-    assert Path(pdf.contents()[0]).name == "index"
-    assert sorted(name.removeprefix("book/") for name in pdf.contents()) == NAMES
 
 
 def test_from_a_file_the_book_is_the_same(page, site):
