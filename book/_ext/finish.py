@@ -2,8 +2,8 @@
 
 - One style sheet and one deferred script hold what the theme and the extensions bring as twenty
   files. Rules for classes that no page and no script names are left out (they are three quarters).
-- The style sheet (23 kB compressed) is within every page: on a slow line a long page would share the
-  line with it, and would stay white until both are there.
+- The style sheet (23 kB compressed) is within every page: on a slow line a long page would share
+  the line with it, and would stay white until both are there.
 - The theme's icons are 1.5 MB of script that must be read before anything is painted. The book
   needs a dozen, drawn in its own style sheet.
 - The fonts that stand above the fold are asked for in the head, so that they come with the style
