@@ -296,7 +296,7 @@ def test_without_scripts_everything_is_readable(chromium, address):
     assert colour(".bd-article p:not(.minutes) > a.reference") == "rgb(11, 98, 168)"
     assert colour(".bd-article .highlight .k") == "rgb(11, 79, 138)"
     assert colour(".bd-article .highlight .n") == colour(".bd-article pre")
-    formula = page.locator("div.math math").first.bounding_box()
+    formula = page.locator("#equation-eq-attention-attend math").bounding_box()
     assert formula["width"] > 50
     assert formula["height"] > 50
     assert "\\frac" not in page.locator("article").text_content()
@@ -358,7 +358,7 @@ def test_every_label_of_a_figure_can_be_read(chromium, site, width):
 
 def test_labels_are_as_wide_as_they_were_measured(page, site):
     """In the font that came with the page, not in one that the machine happens to have."""
-    page.goto((site / "book" / "03_attention.html").as_uri())
+    page.goto((site / "book" / "09_training.html").as_uri())
     page.evaluate("document.fonts.ready")
     widths = page.evaluate(
         """() => [...document.querySelectorAll('svg.drawing text')]
@@ -382,13 +382,13 @@ def test_labels_are_as_wide_as_they_were_measured(page, site):
 def test_a_phone_shows_panels_one_below_the_other_and_a_desktop_side_by_side(
     page, site
 ):
-    page.goto((site / "book" / "03_attention.html").as_uri())
+    page.goto((site / "book" / "06_mlp.html").as_uri())
     shapes = {}
     for width in (390, 1440):
         page.set_viewport_size({"width": width, "height": 844})
         shapes[width] = page.evaluate(
             """() => {
-              const figure = document.getElementById('fig-attention-leak');
+              const figure = document.getElementById('fig-mlp-share');
               const shown = [...figure.querySelectorAll('svg.drawing')]
                 .filter((drawing) => drawing.getClientRects().length);
               const said = figure.querySelector('figcaption').innerText;
@@ -403,8 +403,8 @@ def test_a_phone_shows_panels_one_below_the_other_and_a_desktop_side_by_side(
 
 
 def test_a_figure_opens_by_a_tap_or_by_the_keyboard_and_closes_by_escape(page, site):
-    page.goto((site / "book" / "03_attention.html").as_uri())
-    drawing = page.locator("#fig-attention-leak svg.drawing.narrow")
+    page.goto((site / "book" / "06_mlp.html").as_uri())
+    drawing = page.locator("#fig-mlp-share svg.drawing.narrow")
     before = drawing.bounding_box()["width"]
     dialog = page.locator("dialog.enlarged")
     drawing.click(position={"x": 5, "y": 5})
@@ -414,8 +414,8 @@ def test_a_figure_opens_by_a_tap_or_by_the_keyboard_and_closes_by_escape(page, s
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
 
-    button = page.locator("#fig-attention-leak button.enlarge")
-    assert re.match(r"Enlarge Figure 3\.\d", button.get_attribute("aria-label"))
+    button = page.locator("#fig-mlp-share button.enlarge")
+    assert re.match(r"Enlarge Figure 6\.\d", button.get_attribute("aria-label"))
     button.focus()
     page.keyboard.press("Enter")
     assert dialog.is_visible()
@@ -430,11 +430,11 @@ def test_figures_need_no_script(chromium, site, theme):
         viewport=PHONE, java_script_enabled=False, color_scheme=theme
     )
     tab = context.new_page()
-    tab.goto((site / "book" / "03_attention.html").as_uri())
-    figure = tab.locator("#fig-attention-leak")
+    tab.goto((site / "book" / "06_mlp.html").as_uri())
+    figure = tab.locator("#fig-mlp-share")
     assert figure.locator("svg.drawing.narrow").is_visible()
     assert not figure.locator("svg.drawing.wide").is_visible()
-    assert "optimizer step" in figure.locator("svg.drawing.narrow").text_content()
+    assert "Shares of GPT-3 models" in figure.locator("svg.drawing.narrow").text_content()
     context.close()
 
 
@@ -500,7 +500,7 @@ ASKED = {
     "rope": "02_embeddings.html#from-adding-to-turning",
     "GQA": "04_multihead.html#fewer-keys-than-queries",
     "multi-query attention": "04_multihead.html#fewer-keys-than-queries",
-    "flash attention": "03_attention.html#the-fast-path",
+    "flash attention": "03_attention.html#the-fused-path",
     "KV cache": "08_model.html#keys-and-values-kept",
     "kv caches": "08_model.html#keys-and-values-kept",
     "backpropagation": "09_training.html#a-loop-of-eight-lines",
@@ -583,7 +583,7 @@ def test_links_show_what_they_lead_to(desktop, site):
     assert desktop.locator(".preview").count() == 0
 
     formulas = article.locator(
-        "a[href='#equation-eq-attention-attend']:not(.headerlink)"
+        "a[href='#equation-eq-attention-softmax']:not(.headerlink)"
     )
     shown = preview_of(desktop, formulas.last)
     assert shown.locator("mjx-container, math, svg").count() >= 1
@@ -789,7 +789,7 @@ def test_claims_can_be_narrowed_to_a_verdict(page, address):
 
 # A line of as many columns as the package has, in the font of the code, and the room for it.
 COLUMNS = """() => {
-  const code = document.querySelector('div.cell_input pre');
+  const code = document.querySelector('section > div.cell > div.cell_input pre');
   const style = getComputedStyle(code);
   const line = document.createElement('span');
   line.textContent = 'x'.repeat(88);

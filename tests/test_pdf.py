@@ -284,7 +284,7 @@ def test_a_setting_that_is_missing_is_named(tmp_path):
 def test_every_page_of_the_book_is_printed():
     pages = [
         path.stem
-        for path in (ROOT / "book").glob("*.*")
+        for path in (ROOT / "book").glob("**/[!_]*.*")
         if path.suffix in {".md", ".ipynb"}
     ]
     assert Path(pdf.contents()[0]).name == "index"

@@ -190,13 +190,13 @@ def paper(page) -> bytes:
 def front(page, base: str, parts: list[Part], said: dict) -> bytes:
     """The cover, and the contents with the number of each page."""
     page.goto(f"{base}/{parts[0].name}.html", wait_until="load")
-    sheet = page.locator("link[rel=stylesheet]").first.get_attribute("href")
+    sheet = page.locator("style#styles").text_content()
     own = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
     # Chromium drops a link to the page's own address that leads nowhere on it.
     page.evaluate("history.replaceState(null, '', 'front.html')")
     page.set_content(
         f'<!doctype html><html lang="en" data-theme="light"><head><title>{escape(said["title"])}'
-        f'</title><link rel="stylesheet" href="{sheet}"><style>{own}</style></head><body>'
+        f'</title><style>{sheet}</style><style>{own}</style></head><body>'
         f'<article class="bd-article">{cover(said)}{listed(base, parts)}</article>'
         "</body></html>",
         wait_until="load",
