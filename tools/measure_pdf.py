@@ -99,15 +99,25 @@ def measured(path: Path, base: str = "", secrets: tuple[str, ...] = ()) -> Measu
             if box > EMPTY:
                 found.boxes[number] = box
             titles = [title for _, title, there in headings if there == index]
-            if titles:
-                text = squeezed(page.get_textpage().get_text_range())
-                last = [title for title in titles if text.endswith(squeezed(title))]
-                found.headings_last += [f"{number}: {title}" for title in last]
+            text = last_line(page) if titles else ""
+            last = [title for title in titles if squeezed(title).endswith(text)]
+            found.headings_last += [f"{number}: {title}" for title in last if text]
     return found
 
 
 def squeezed(text: str) -> str:
     return re.sub(r"\W", "", text)
+
+
+def last_line(page: pypdfium2.PdfPage) -> str:
+    """The lowest line of the page's text, squeezed."""
+    text = page.get_textpage()
+    rects = [text.get_rect(index) for index in range(text.count_rects())]
+    rects = [rect for rect in rects if rect[1] > MARGINS[1]]
+    if not rects:
+        return ""
+    _, bottom, _, top = min(rects, key=lambda rect: rect[1])
+    return squeezed(text.get_text_bounded(bottom=bottom, top=top))
 
 
 def listed(drawn: pypdfium2.PdfDocument) -> list[tuple[int, str, int | None]]:
@@ -141,7 +151,7 @@ def links(pdf: pikepdf.Pdf, base: str, found: Measured) -> None:
     """Counts links by where they lead; notes those that lead nowhere."""
     names = pdf.Root.get("/Names", pikepdf.Dictionary()).get("/Dests")
     known = set(pikepdf.NameTree(names)) if names is not None else set()
-    known |= {key.removeprefix("/") for key in pdf.Root.get("/Dests", {})}
+    known = {key.removeprefix("/") for key in [*known, *pdf.Root.get("/Dests", {})]}
     for number, page in enumerate(pdf.pages, 1):
         for link in page.get("/Annots", []):
             if link.get("/Subtype") != "/Link":

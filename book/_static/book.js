@@ -65,7 +65,7 @@
 
   let opened = [];
   window.addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:is(.solution, .listing > *):not([open])")];
+    opened = [...document.querySelectorAll(".bd-article details:not(.hide, .rest, [open])")];
     opened.forEach((fold) => (fold.open = true));
   });
   window.addEventListener("afterprint", () => opened.forEach((fold) => (fold.open = false)));
