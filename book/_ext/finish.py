@@ -75,6 +75,16 @@ THEME = """<script>
         }));
   </script>"""
 
+# The page is shown with its serif, for which it waits a second at most: text that is set anew while
+# it is read moves.
+SERIF = """<script>
+    (({ dataset }) => {
+      const show = () => delete dataset.serif;
+      dataset.serif = "coming";
+      document.fonts.load('1em "Source Serif 4"').then(show, show);
+      setTimeout(show, 1000);
+    })(document.documentElement);
+  </script>"""
 BUTTONS = [
     ("fas fa-rocket", "Launch interactive content", "Run"),
     ("fab fa-github", "Source repositories", "Repository"),
@@ -153,6 +163,7 @@ class Finisher:
         lines = [
             THEME % json.dumps([f"{static}/fonts/{name}" for name in fonts(rest)]),
             f'<style id="styles" data-static="{static}/"></style>',
+            SERIF,
         ]
         said = description(rest)
         title = unescape(re.sub(r"<[^>]+>", "", context.get("title") or ""))
