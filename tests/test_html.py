@@ -259,8 +259,7 @@ def test_fonts_are_files_with_their_licence(pages, site):
         scripts = " ".join(map(str, soup.select("head script")))
         asked = set(re.findall(r"fonts/([\w.-]+\.woff2)", scripts))
         if soup.select_one("article"):
-            assert asked <= files, path.name
-            assert ("stix-two-math.woff2" in asked) == bool(soup.select("math"))
+            assert asked == {"source-serif-4.woff2"}, path.name
 
 
 def test_without_scripts_a_page_has_the_light_theme(pages, site):

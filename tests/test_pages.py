@@ -434,7 +434,9 @@ def test_figures_need_no_script(chromium, site, theme):
     figure = tab.locator("#fig-mlp-share")
     assert figure.locator("svg.drawing.narrow").is_visible()
     assert not figure.locator("svg.drawing.wide").is_visible()
-    assert "Shares of GPT-3 models" in figure.locator("svg.drawing.narrow").text_content()
+    assert (
+        "Shares of GPT-3 models" in figure.locator("svg.drawing.narrow").text_content()
+    )
     context.close()
 
 

@@ -196,7 +196,7 @@ def front(page, base: str, parts: list[Part], said: dict) -> bytes:
     page.evaluate("history.replaceState(null, '', 'front.html')")
     page.set_content(
         f'<!doctype html><html lang="en" data-theme="light"><head><title>{escape(said["title"])}'
-        f'</title><style>{sheet}</style><style>{own}</style></head><body>'
+        f"</title><style>{sheet}</style><style>{own}</style></head><body>"
         f'<article class="bd-article">{cover(said)}{listed(base, parts)}</article>'
         "</body></html>",
         wait_until="load",

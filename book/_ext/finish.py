@@ -6,8 +6,7 @@
   the line with it, and would stay white until both are there.
 - The theme's icons are 1.5 MB of script that must be read before anything is painted. The book
   needs a dozen, drawn in its own style sheet.
-- The fonts that stand above the fold are asked for in the head, so that they come with the style
-  sheet and not after it.
+- The serif is asked for in the head, so that it comes with the page and not after it.
 - A picture carries its width and height, so that nothing moves when it comes; it comes when needed.
 - A drawing becomes part of the page (see drawings.py).
 """
@@ -67,12 +66,12 @@ THEME = """<script>
       page.theme = mode !== "auto" ? mode : theme;
       page.scripted = "";
     })(document.documentElement.dataset);
-    // The fonts come beside the style sheet, not after it. (From a file no font can be asked for.)
+    // The serif comes beside the page, not after it. (From a file no font can be asked for.)
     if (location.protocol !== "file:")
-      for (const href of %s)
-        document.head.append(Object.assign(document.createElement("link"), {
-          rel: "preload", as: "font", type: "font/woff2", crossOrigin: "", href,
-        }));
+      document.head.append(Object.assign(document.createElement("link"), {
+        rel: "preload", as: "font", type: "font/woff2", crossOrigin: "",
+        href: "%s/fonts/source-serif-4.woff2",
+      }));
   </script>"""
 
 # The page is shown with its serif, for which it waits a second at most: text that is set anew while
@@ -161,7 +160,7 @@ class Finisher:
         """What the head of a page loads, and what it says to those who link to it."""
         static = f"{root}_static"
         lines = [
-            THEME % json.dumps([f"{static}/fonts/{name}" for name in fonts(rest)]),
+            THEME % static,
             f'<style id="styles" data-static="{static}/"></style>',
             SERIF,
         ]
@@ -288,14 +287,6 @@ def held(found: re.Match) -> str:
 def in_head(found: re.Match) -> str:
     """Scripts of the head: those with an address are bundled, few of the others are needed."""
     return found[0] if "application/" in found["attributes"] else ""
-
-
-def fonts(body: str) -> list[str]:
-    """The files of the fonts that the page needs at once."""
-    names = ["source-serif-4.woff2"]
-    if "<math" in body:
-        names.append("stix-two-math.woff2")
-    return names
 
 
 def named(body: str) -> str:

@@ -167,7 +167,12 @@ def weights_over_text(pieces: Sequence[str], weights: ArrayLike) -> Figure:
         text = {"fontsize": _POINTS, "va": "baseline", "parse_math": False}
         axes.text(x + lead, y + 0.07, piece.strip(" "), **text)
         if weights[index] >= 0.05:
-            said = {"ha": "center", "va": "bottom", "fontsize": 9.4, "color": plots.BLUE}
+            said = {
+                "ha": "center",
+                "va": "bottom",
+                "fontsize": 9.4,
+                "color": plots.BLUE,
+            }
             middle = x + (width + lead) / 2
             axes.text(middle, y + 0.215, f"{weights[index]:.2f}", **said)
     return axes.figure
