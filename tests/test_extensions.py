@@ -71,7 +71,7 @@ def page(tmp_path_factory):
     root = tmp_path_factory.mktemp("small")
     nbformat.write(chapter(), root / "index.ipynb")
     (root / "conf.py").write_text(
-        'extensions = ["myst_nb", "folds", "tables"]\n'
+        'extensions = ["myst_nb", "folds", "numbered_tables"]\n'
         'myst_enable_extensions = ["dollarmath"]\n'
         'nb_execution_mode = "off"\n'
         'numfig = True\nnumfig_format = {"table": "Table %s", "figure": "Figure %s"}\n'
