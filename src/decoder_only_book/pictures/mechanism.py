@@ -173,5 +173,5 @@ def _cells(axes: Axes, x: float, y: float, values: np.ndarray, largest: float) -
         look = {"facecolor": shade, "edgecolor": plots.MIST, "linewidth": 0.8}
         axes.add_patch(Rectangle(corner, _CELL, _CELL, **look))
         centre = corner[0] + _CELL / 2, y + _CELL / 2
-        middle = {"ha": "center", "va": "center_baseline", "fontsize": 9.2}
+        middle = {"ha": "center", "va": "center_baseline", "fontsize": 9.6}
         axes.text(*centre, f"{value:.1f}".replace("-", "−"), **middle)
