@@ -213,7 +213,7 @@ BAD = """<!doctype html><title>Bad</title><style>
 @page { size: A4; margin: 18mm 16mm 20mm; }
 p, h2 { break-inside: avoid; margin: 0; }
 div { background: #f6f7f9; border-left: 3px solid #0b62a8; height: 200mm; }
-</style><h1>Begins</h1><p><a href="file:///home/reader/book.html#a">a file</a></p>
+</style><h1>Begins</h1><p><a href="file:///volumes/reader/book.html#a">a file</a></p>
 <p style="break-after: page">Most of this page is blank.</p>
 <p style="height: 40mm">Then comes a box with nothing in it.</p><div></div>
 <p style="break-before: page; height: 230mm">Last of all</p><h2>A lonely heading</h2>"""
@@ -226,7 +226,7 @@ def test_the_measure_finds_what_is_wrong(tmp_path):
         page.set_content(BAD)
         options = dict.fromkeys(["print_background", "tagged", "outline"], True)
         page.pdf(path=path, prefer_css_page_size=True, **options)
-    bad = measure_pdf.measured(path, secrets=("/home/reader",))
+    bad = measure_pdf.measured(path, secrets=("/volumes/reader",))
     assert bad.pages == 3
     assert bad.blank == [1]
     assert list(bad.boxes) == [2]
