@@ -36,7 +36,8 @@ from decoder_only.model.config import GPTConfig
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import next_token_loss
 
-LENGTH, WIDTH, EXPERTS, CHOSEN, BALANCE = 32, 48, 8, 2, 0.01
+LENGTH, WIDTH, STEPS = 32, 48, 250
+EXPERTS, CHOSEN, BALANCE = 8, 2, 0.01
 HIDDEN = {"dense": 192, "experts": 96, "random": 96, "wide": 768}
 SEEDS = range(3)
 RATES = (1e-2, 2e-2, 4e-2)
@@ -161,7 +162,7 @@ def measure(run: Run) -> Found:
     learn(
         model,
         loss_at,
-        steps=250,
+        steps=STEPS,
         learning_rate=run.learning_rate,
         warmup=50,
         max_gradient_norm=1.0,

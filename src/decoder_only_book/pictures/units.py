@@ -23,7 +23,7 @@ __all__ = ["routed", "unit"]
 _CELL = 0.56
 _TINT = "#CDEBDF"  # of the colour of the MLP
 # Inches: where the columns of the picture of experts begin.
-_ROUTE = (0.15, 1.0, 1.95, 3.75)
+_ROUTE = (0.15, 0.95, 1.85, 3.6)
 _WAY = {"color": plots.GREY, "zorder": 3}
 
 
@@ -118,7 +118,7 @@ def routed(
         outputs: what each expert returns; read of the chosen ones alone.
     """
     height = 0.62 * len(scores) + 1.45
-    axes = plots.page(plots.WIDTH - 1.9, height)
+    axes = plots.page(plots.WIDTH, height)
     for x, name in zip(_ROUTE, ("expert", "score", "weight", "returns"), strict=True):
         axes.text(x, height - 0.35, name, color=plots.GREY)
     largest = float(outputs.abs().max())
