@@ -19,7 +19,7 @@ Measured    The loss on the beginnings of held-out stories, in nats per token; t
 Against     Experts do not pay if "dense" is not behind them by two standard errors, seed by seed;
             routing does not matter if "random" is not.
 
-Chapter 6 reads the table, and repeats one of its rows.
+Chapter 6 reads the table, and a test repeats one of its rows.
 """
 
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ Measured    The loss on the beginnings of held-out stories, in nats per token.
 Against     Four times the stream is a poor choice if another width is ahead of it by more than two
             standard errors, seed by seed.
 
-Chapter 6 reads the table, and repeats one of its rows.
+Chapter 6 reads the table, and a test repeats one of its rows.
 """
 
 from collections.abc import Iterator
