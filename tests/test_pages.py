@@ -518,7 +518,7 @@ ASKED = {
     "adapters": "12_finetuning.html#low-rank-what-it-costs-and-what-it-buys",
     "ZeRO": "13_parallelism.html#the-state",
     "FSDP": "13_parallelism.html#the-state",
-    "SwiGLU": "06_mlp.html#from-a-bend-to-a-gate",
+    "SwiGLU": "06_mlp.html#a-gate",
     "RMSNorm": "05_normalization.html#why-the-mean-can-go",
     "muP": "10_scaling.html#wide-and-narrow-the-rate-that-travels",
     "Chinchilla": "10_scaling.html#the-published-laws",

@@ -68,3 +68,64 @@ def test_a_run_gives_its_row_again(trial):
     (stored_row,) = activations.TRIAL.table.of(run)
     found = activations.measure(run)
     assert found.loss == pytest.approx(stored_row["loss"], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "arms"), [("hidden_widths", "d_model"), ("experts", "arm")]
+)
+def test_rates_of_small_mlps_are_inside_and_every_seed_is_kept(name, arms):
+    runs = load_runs(name)
+    for arm in np.unique(runs[arms]):
+        own = np.sort(runs[runs[arms] == arm], order=["learning_rate", "seed"])
+        assert own["seed"].reshape(-1, 3).tolist() == [[0, 1, 2]] * (len(own) // 3)
+        rates, losses = np.unique(own["learning_rate"]), own["loss"].reshape(-1, 3)
+        assert 0 < losses.mean(1).argmin() < len(rates) - 1
+        assert len(rates) == len(losses) >= 3
+
+
+def test_hidden_widths_have_equal_parameters(trial):
+    widths, runs = trial("hidden_widths"), load_runs("hidden_widths")
+    sizes = {d: widths.build(widths.Run(d_model=d)) for d in widths.WIDTHS}
+    counts = [model.count_parameters() for model in sizes.values()]
+    assert max(counts) < 1.005 * min(counts)
+    assert {*map(tuple, runs[["d_model", "d_mlp", "parameters"]].tolist())} == {
+        (d, model.config.mlp_width, model.count_parameters())
+        for d, model in sizes.items()
+    }
+
+
+def test_experts_are_two_mlps_of_eight(trial):
+    experts = trial("experts")
+    block = experts.build(experts.Run(arm="experts")).blocks[0].mlp
+    x = torch.randn(2, 5, 48, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        mixed = block(x)
+        scores = x @ block.router
+        for b, s in np.ndindex(2, 5):
+            best = scores[b, s].argsort()[-2:]
+            outputs = [(x[b, s] @ block.up[e]).relu() @ block.down[e] for e in best]
+            weights = scores[b, s][best].softmax(0)
+            by_hand = weights[0] * outputs[0] + weights[1] * outputs[1]
+            torch.testing.assert_close(mixed[b, s], by_hand)
+    assert block.chosen.sum(-1).eq(2).all()
+
+
+@pytest.mark.parametrize("arm", ["dense", "experts", "random", "wide"])
+def test_every_kind_of_expert_is_trained(trial, monkeypatch, arm):
+    experts = trial("experts")
+    monkeypatch.setattr(experts, "stories", lambda: (corpus(), corpus()))
+    monkeypatch.setattr(experts, "STEPS", 2)
+    measured(experts, experts.Run(arm=arm), "loss", "busiest")
+
+
+@nightly
+@pytest.mark.parametrize(
+    ("name", "arm"),
+    [("hidden_widths", {"d_model": 72}), ("experts", {"arm": "experts"})],
+)
+def test_a_small_mlp_gives_its_row_again(trial, name, arm):
+    small = trial(name)
+    run = small.Run(**arm, learning_rate=0.02, seed=1)
+    (stored_row,) = small.TRIAL.table.of(run)
+    # Nearer than any row of another arm with this seed.
+    assert small.measure(run).loss == pytest.approx(stored_row["loss"], abs=0.004)

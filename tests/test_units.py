@@ -5,7 +5,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from decoder_only_book.pictures.units import unit
+from decoder_only_book.pictures.units import routed, unit
 
 mpl.use("Agg")
 N, KEY = torch.tensor([1.0, -1, 2, 0]), torch.tensor([0.5, -1, 0.5, 1])
@@ -29,6 +29,12 @@ def test_a_unit_adds_its_value_as_far_as_it_opens():
     assert "(u) = 0$" in texts(axes)
 
 
+def test_an_offset_is_added_before_the_activation():
+    (axes,) = unit(N, KEY, VALUE, offset=-2.0).axes
+    assert "u = 2.5 -2 = 0.5" in texts(axes)
+    assert "(u) = 0.5$" in texts(axes)
+
+
 def test_a_gated_unit_multiplies_what_opens_with_what_passes():
     (axes,) = unit(N, KEY, VALUE, gate=GATE).axes
     weight = 2.5 * torch.nn.functional.silu(torch.tensor(3.0)).item()
@@ -42,3 +48,12 @@ def test_what_cannot_be_drawn_is_refused(short):
     vectors[short] = vectors[short][:3]
     with pytest.raises(ValueError, match=short):
         unit(**vectors)
+
+
+def test_experts_that_are_not_chosen_are_not_run():
+    scores, weights = torch.tensor([1.0, 2, -1]), torch.tensor([0.25, 0.75, 0])
+    outputs = torch.tensor([[4.0, 0], [0, 4], [7, 7]])
+    (axes,) = routed(scores, weights, outputs).axes
+    assert {"0.25", "0.75", "−1.00", "1", "3"} <= set(texts(axes).split())
+    assert texts(axes).count("not run") == 1
+    assert "7" not in texts(axes).split()

@@ -1,7 +1,8 @@
-"""The picture of one hidden unit: what it reads, how far it opens, what it writes.
+"""Pictures of what an MLP does at one position.
 
-    unit(n, key, value)
-    unit(n, key, value, gate=gate)
+    unit(n, key, value, offset=-1)        one hidden unit: what it reads, what it writes
+    unit(n, key, value, gate=gate)        the same with a gate
+    routed(scores, weights, outputs)      experts: two chosen, weighed and summed
 
 Used by chapter 6.
 """
@@ -17,10 +18,12 @@ from torch import Tensor
 
 from decoder_only_book import plots
 
-__all__ = ["unit"]
+__all__ = ["routed", "unit"]
 
 _CELL = 0.56
 _TINT = "#CDEBDF"  # of the colour of the MLP
+# Inches: where the columns of the picture of experts begin.
+_ROUTE = (0.15, 0.95, 1.85, 3.6)
 _WAY = {"color": plots.GREY, "zorder": 3}
 
 
@@ -30,6 +33,7 @@ def unit(
     value: Float[Tensor, "_"],
     *,
     gate: Float[Tensor, "_"] | None = None,
+    offset: float = 0.0,
 ) -> Figure:
     """Draw one unit of an MLP: its key met by the stream, an activation, its value written.
 
@@ -39,6 +43,7 @@ def unit(
         value: its column of the matrix `down`.
         gate: its row of the matrix `gate`, for a gated unit, which SiLU opens; without one, the
             unit is opened by its own key, through ReLU.
+        offset: what a plain unit adds to the product of n and its key.
 
     Raises:
         ValueError: the vectors differ in length.
@@ -51,7 +56,7 @@ def unit(
         figure, axes = plt.subplots(figsize=(plots.WIDTH, 2.3))
         n_at = _column(axes, 0.0, n, "$n$", lit=False)
         if gate is None:
-            activation, end = _relu(axes, n, key)
+            activation, end = _relu(axes, n, key, offset)
         else:
             activation, end = _silu(axes, n, key, gate)
         plots.arrow(axes, (n_at[1], 0.0), (1.42 if gate is None else 1.02, 0.0), **_WAY)
@@ -65,12 +70,16 @@ def unit(
     return figure
 
 
-def _relu(axes: Axes, n: Tensor, key: Tensor) -> tuple[float, tuple[float, float]]:
+def _relu(
+    axes: Axes, n: Tensor, key: Tensor, offset: float
+) -> tuple[float, tuple[float, float]]:
     """The activation of a plain unit, and the point where its drawing ends."""
-    signal = float(n @ key)
+    product = float(n @ key)
+    signal = product + offset
     activation = max(signal, 0.0)
     key_at = _column(axes, 1.5, key, "key")
-    met = _chip(axes, 3.55, 0.0, 0.62, f"$u = {signal:g}$")
+    added = f"{product:g} {offset:+g} = " if offset else ""
+    met = _chip(axes, 3.55, 0.0, 0.9 if offset else 0.62, f"$u = {added}{signal:g}$")
     text = rf"$\mathrm{{relu}}(u) = {activation:g}$"
     opened = _chip(axes, 5.62, 0.0, 1.0, text)
     plots.arrow(axes, (key_at[1], 0.0), met[0], **_WAY)
@@ -94,6 +103,55 @@ def _silu(
         plots.arrow(axes, (key_at[1], chip[2]), chip[0], **_WAY)
         plots.arrow(axes, chip[1], opened[0], **_WAY)
     return activation, opened[1]
+
+
+def routed(
+    scores: Float[Tensor, "e"],
+    weights: Float[Tensor, "e"],
+    outputs: Float[Tensor, "e d"],
+) -> Figure:
+    """Draw experts one above the other: a router's scores, the chosen ones, and their sum.
+
+    Args:
+        scores: of each expert.
+        weights: of each expert, zero for one that is not chosen.
+        outputs: what each expert returns; read of the chosen ones alone.
+    """
+    height = 0.62 * len(scores) + 1.45
+    axes = plots.page(plots.WIDTH, height)
+    for x, name in zip(_ROUTE, ("expert", "score", "weight", "returns"), strict=True):
+        axes.text(x, height - 0.35, name, color=plots.GREY)
+    largest = float(outputs.abs().max())
+    for e, (score, weight) in enumerate(zip(scores, weights, strict=True)):
+        y = height - 0.95 - 0.62 * e
+        chosen = bool(weight > 0)
+        colour = plots.INK if chosen else plots.GREY
+        number = f"{float(score):.2f}".replace("-", "−")
+        for x, text in zip(_ROUTE, (str(e), number), strict=False):
+            axes.text(x, y, text, color=colour, va="center_baseline")
+        if not chosen:
+            axes.text(_ROUTE[2], y, "not run", color=colour, va="center_baseline")
+            continue
+        look = {"facecolor": plots.MLP, "edgecolor": "none"}
+        axes.add_patch(Rectangle((_ROUTE[2], y - 0.11), weight, 0.22, **look))
+        text = f"{float(weight):.2f}"
+        axes.text(_ROUTE[2] + weight + 0.08, y, text, va="center_baseline")
+        _numbers(axes, y, outputs[e], largest)
+    y = height - 0.95 - 0.62 * len(scores)
+    text = "weighted sum, added to the stream"
+    axes.text(_ROUTE[3] - 0.2, y, text, ha="right", va="center_baseline")
+    _numbers(axes, y, weights @ outputs, largest)
+    return axes.figure
+
+
+def _numbers(axes: Axes, y: float, vector: Tensor, largest: float) -> None:
+    """A vector as a row of cells, the stronger tinted the larger."""
+    for i, number in enumerate(vector.tolist()):
+        corner = _ROUTE[3] + 0.5 * i, y - 0.19
+        plots.box(axes, corner, (0.5, 0.38), plots.MLP, 0.45 * abs(number) / largest)
+        middle = corner[0] + 0.25, y
+        text = f"{number:g}".replace("-", "−")
+        axes.text(*middle, text, ha="center", va="center_baseline")
 
 
 def _column(
