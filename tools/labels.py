@@ -45,7 +45,7 @@ def main() -> None:
     if reason := browser.missing():
         sys.exit(f"decoder-only: {reason}")
     site = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "_build" / "html"
-    pages = sorted((site / "book").glob("*.html"))
+    pages = sorted((site / "book").rglob("*.html"))
     if not pages:
         sys.exit(f"decoder-only: no pages in {site}; run make book")
     with browser.started() as running:

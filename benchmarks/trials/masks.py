@@ -1,6 +1,6 @@
 """What does a model learn that may look ahead?
 
-    python benchmarks/trials/masks.py rates seeds
+    python benchmarks/trials/masks.py rates seeds longer
 
 The models of `scaling_of_scores`, from GPT-2's start and with divided scores, learn the stories of
 the hamlet.
@@ -9,7 +9,7 @@ Arms        A mask. Causal; none, so that every position sees the whole row; and
             that a position sees itself and the future, as one of the documents prints it.
 Fixed       300 steps of AdamW. Stories are running text, in rows of 128 tokens that begin anywhere.
 Rates       Halved and doubled until the best loss is between two others, with seed 0.
-Seeds       Four fresh ones.
+Seeds       Four fresh ones; two where a run is four times as long.
 Measured    `loss`: the mean over all positions of a row, as in training. `loss_as_used`: that of
             the last position of a row alone. There, as when text is written, no later token is
             in sight.
@@ -21,8 +21,8 @@ Against     The mask is not needed if the model without it predicts the next tok
 Chapter 3 reads the table, and repeats one of its rows.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 import torch
@@ -128,5 +128,15 @@ def measure(run: Run) -> Found:
     )
 
 
+def longer() -> Iterator[list[Run]]:
+    """Four times as long: at the best rates, and at half of them."""
+    yield [
+        replace(run, steps=1200, learning_rate=factor * run.learning_rate, seed=seed)
+        for run in map(TRIAL.best, ARMS)
+        for factor in (1, 0.5)
+        for seed in TRIAL.seeds[:2]
+    ]
+
+
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat)
+    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, longer=longer)

@@ -1,6 +1,6 @@
 """Do scores have to be divided by the root of K for a model to learn?
 
-    python benchmarks/trials/scaling_of_scores.py rates seeds
+    python benchmarks/trials/scaling_of_scores.py rates seeds longer
 
 Models of width 64, with two blocks and one head of K = 64, learn the stories of the hamlet.
 
@@ -12,7 +12,7 @@ Arms        A start and a scale. The start is "gpt2": weights of standard deviat
             multiplied by the root.
 Fixed       300 steps of AdamW. Stories are running text, in rows of 128 tokens that begin anywhere.
 Rates       Halved and doubled until the best is between two others, with seed 0.
-Seeds       Four fresh ones.
+Seeds       Four fresh ones; two where a run is four times as long.
 Measured    The loss on held-out stories, in nats per token. Of the model before its first step:
             the standard deviation of the scores of the first block on held-out stories, and the
             mean largest weight of a row.
@@ -23,7 +23,8 @@ Against     The division is not needed if, from the unit start, undivided scores
 Chapter 3 reads the table, and repeats one of its rows.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -128,5 +129,16 @@ def measure(run: Run) -> Found:
     )
 
 
+def longer() -> Iterator[list[Run]]:
+    """Four times as long, from variance 1: at the best rates, and at half of them."""
+    yield [
+        replace(run, steps=1200, learning_rate=factor * run.learning_rate, seed=seed)
+        for run in map(TRIAL.best, ARMS)
+        if run.start == "unit" and run.power < 0.5
+        for factor in (1, 0.5)
+        for seed in TRIAL.seeds[:2]
+    ]
+
+
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat)
+    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, longer=longer)

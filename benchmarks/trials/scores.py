@@ -1,6 +1,6 @@
 """Dot products, divided or not, and additive scores: which learn to look back, as K grows?
 
-    python benchmarks/trials/scores.py rates seeds
+    python benchmarks/trials/scores.py rates seeds longer
 
 One head learns the quiz of chapter 3. The first of forty-two tokens is one of sixteen plants,
 forty random words follow, and the last token asks for the plant.
@@ -9,17 +9,17 @@ Arms        For K = 16, 64 and 256: dot products divided by the root of K; dot p
             come; and additive scores u . tanh(query + key), which have K parameters more. Queries
             and keys start at variance 1, as the argument for the root of K supposes, or, with a
             gain of 0.3, at variance 0.09.
-Fixed       200 steps of Adam.
-Rates       Halved and doubled until the best is between two others: with seed 0, and then, because
-            some runs at a high rate learn nothing and one seed is a poor judge of that, with four
-            fresh seeds and by their mean. An arm is read at that rate; this favours all arms alike.
-Seeds       Four fresh ones.
-Measured    The mean loss in nats over the quizzes of steps 150 to 200, which are always new.
-Against     The claim says that additive scores are better than undivided products at large K, and
-            that the root mends it. It fails if undivided products are as good as additive scores at
-            the largest K, or divided ones are worse.
+Fixed       200 steps of Adam; 800 for the arms of `longer`.
+Rates       Two for each arm: one for what makes the scores (queries, keys and the vector u), one
+            for the rest. A score without a division is larger by the root of K, so one rate for
+            all would decide between the arms. Both are halved and doubled until the best is
+            between two others, by the mean of four seeds, or the quiz is solved (`SOLVED`).
+Seeds       Four that choose the rates, and eight fresh ones.
+Measured    The mean loss in nats over the quizzes of the last 50 steps, which are always new.
+Against     The claim says that additive scores are better than undivided products at large K. It
+            fails if undivided products are as good as additive scores at the largest K.
 
-Chapter 3 reads the table, and a test repeats a row.
+Chapter 3's laboratory reads the table, and a test repeats a row.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from trial import Trial, seeded
 
-WIDTH, N_WORDS, STEPS = 32, 40, 200
+WIDTH, N_WORDS = 32, 40
+SOLVED = 0.005
+"""A mean loss in nats from which on no better rates are looked for."""
+CHOOSING = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +44,10 @@ class Run:
     score: str
     head_dim: int
     gain: float = 1.0
-    learning_rate: float = 4e-3
-    seed: int = 0
+    score_rate: float = 1e-3
+    learning_rate: float = 8e-3
+    steps: int = 200
+    seed: int = CHOOSING[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,22 +69,71 @@ TRIAL = Trial(
     Run,
     Found,
     arms=ARMS,
-    seeds=(1, 2, 3, 4),
+    seeds=tuple(range(11, 19)),
+    tuned=("score_rate", "learning_rate"),
     packages=("torch", "numpy"),
 )
 
 
+def best(arm: Run) -> Run:
+    """The arm at its best rates, by the mean of the seeds that choose."""
+    return TRIAL.best(arm, seeds=CHOOSING)
+
+
+def solved(arm: Run) -> bool:
+    losses = [
+        TRIAL.scores(replace(arm, seed=seed)).get((arm.score_rate, arm.learning_rate))
+        for seed in CHOOSING
+    ]
+    return None not in losses and sum(losses) / len(losses) < SOLVED
+
+
+def around(arm: Run) -> list[Run]:
+    """The arm at its best rates so far, and at the rates next to them."""
+    middle = best(arm)
+    if solved(middle):
+        return [middle]
+    near = [
+        replace(middle, **{name: factor * getattr(middle, name)})
+        for name in TRIAL.tuned
+        for factor in (0.5, 2)
+    ]
+    return [middle, *near]
+
+
+def rates() -> Iterator[list[Run]]:
+    """Halve and double both rates of every arm until the best is between others."""
+    while wanted := [
+        replace(run, seed=seed)
+        for arm in ARMS
+        for run in around(arm)
+        for seed in CHOOSING
+        if (run.score_rate, run.learning_rate)
+        not in TRIAL.scores(replace(arm, seed=seed))
+    ]:
+        yield wanted
+
+
 def seeds() -> Iterator[list[Run]]:
-    """Fresh seeds, at rates around the best until the best of their means is between two."""
-    for arm in ARMS:
-        near = [TRIAL.best(arm).learning_rate]
-        while near:
-            yield [
-                replace(arm, learning_rate=near[0], seed=seed) for seed in TRIAL.seeds
-            ]
-            best = TRIAL.best(arm, seeds=TRIAL.seeds).learning_rate
-            tried = TRIAL.scores(replace(arm, seed=TRIAL.seeds[0]))
-            near = [rate for rate in (best / 2, 2 * best) if (rate,) not in tried]
+    """Fresh seeds at the best rates."""
+    yield [replace(best(arm), seed=seed) for arm in ARMS for seed in TRIAL.seeds]
+
+
+def longer() -> Iterator[list[Run]]:
+    """Four times as long, what does not learn the quiz: at its rates, and at half of them."""
+    yield [
+        replace(
+            run,
+            score_rate=factor * run.score_rate,
+            learning_rate=factor * run.learning_rate,
+            steps=800,
+            seed=seed,
+        )
+        for run in map(best, ARMS)
+        if run.score == "as they come" and run.gain == 1.0
+        for factor in (1, 0.5)
+        for seed in TRIAL.seeds[:4]
+    ]
 
 
 def quiz(seed: int) -> Int[Tensor, "b s"]:
@@ -131,17 +185,24 @@ def measure(run: Run) -> Found:
     """Make one run."""
     head = Head(run.score, run.head_dim, run.seed, run.gain)
     spread = head.scores(quiz(10**6)).std().item()
-    optimizer = torch.optim.Adam(head.parts.values(), lr=run.learning_rate)
+    scoring = [head.parts[name] for name in ("query", "key", "alignment")]
+    others = [head.parts[name] for name in ("table", "value", "output")]
+    optimizer = torch.optim.Adam(
+        [
+            {"params": scoring, "lr": run.score_rate},
+            {"params": others, "lr": run.learning_rate},
+        ]
+    )
     losses = []
-    for step in range(STEPS):
+    for step in range(run.steps):
         ids = quiz(1_000 * run.seed + step)
         loss = F.cross_entropy(head.logits(ids), ids[:, 0] - 16)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return Found(loss=sum(losses[150:]) / 50, score_std=round(spread, 3))
+    return Found(loss=sum(losses[-50:]) / 50, score_std=round(spread, 3))
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=seeds)
+    TRIAL.main(measure, rates=rates, seeds=seeds, longer=longer)

@@ -4,6 +4,7 @@
     roles(words, asks, found_as, gives)    what each word asks, is found by, and hands over
     tiles()                                all weights at once, or a tile at a time
     weights_over_text(pieces, weights)     a text, tinted where the weights are
+    kinds_over_text(pieces, kinds)         a text, word by word in the colour of its kind
 
 Used by chapter 3.
 """
@@ -20,11 +21,12 @@ from numpy.typing import ArrayLike
 
 from decoder_only_book import plots
 
-__all__ = ["averages_inside", "roles", "tiles", "weights_over_text"]
+__all__ = ["averages_inside", "kinds_over_text", "roles", "tiles", "weights_over_text"]
 
 _WIDTH = 5.0
 _POINTS = 10.0
-_LINE = 0.34
+_LINE, _KIND_LINE = 0.34, 0.27
+_KINDS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.SKY)
 
 
 def averages_inside(vectors: ArrayLike, averages: ArrayLike) -> Figure:
@@ -175,6 +177,46 @@ def weights_over_text(pieces: Sequence[str], weights: ArrayLike) -> Figure:
             }
             middle = x + (width + lead) / 2
             axes.text(middle, y + 0.215, f"{weights[index]:.2f}", **said)
+    return axes.figure
+
+
+def kinds_over_text(pieces: Sequence[str], kinds: Sequence[str | None]) -> Figure:
+    """Colour a text by what kind each of its tokens is of.
+
+    Args:
+        pieces: the tokens' texts, whose concatenation is the text.
+        kinds: a name for each, or None for a token that stays plain; at most 5 names.
+
+    Returns:
+        A figure, as wide as a phone, with a legend below the text.
+
+    Raises:
+        ValueError: there are not as many kinds as pieces, or more names than colours.
+    """
+    lengths, names = (len(pieces), len(kinds)), [*dict.fromkeys(filter(None, kinds))]
+    if lengths[0] != lengths[1] or not 1 <= len(names) <= len(_KINDS):
+        raise ValueError(
+            f"{lengths=} must be equal, and {names=} 1 to {len(_KINDS)} of them"
+        )
+    colours = dict(zip(names, _KINDS, strict=False))
+    places, n_lines = _lay_out(pieces)
+    per_row = 3
+    height = _KIND_LINE * n_lines + 0.26 * -(-len(names) // per_row) + 0.2
+    axes = plots.page(_WIDTH, height)
+    for piece, kind, (x, line, width) in zip(pieces, kinds, places, strict=True):
+        y = height - 0.1 - _KIND_LINE * (line + 1)
+        lead = _width(" ") * (len(piece) - len(piece.lstrip(" ")))
+        if kind is not None:
+            look = {"facecolor": colours[kind], "alpha": 0.4, "edgecolor": "none"}
+            axes.add_patch(Rectangle((x + lead, y), width - lead, 0.22, **look))
+        text = {"fontsize": _POINTS, "va": "baseline", "parse_math": False}
+        axes.text(x + lead, y + 0.07, piece.strip(" "), **text)
+    for index, name in enumerate(names):
+        row, column = divmod(index, per_row)
+        x = 0.04 + column * (_WIDTH - 0.1) / per_row
+        y = height - 0.3 - _KIND_LINE * n_lines - 0.26 * row
+        plots.box(axes, (x, y - 0.08), (0.22, 0.16), colours[name], 0.4)
+        axes.text(x + 0.28, y, name, va="center_baseline", fontsize=9.6)
     return axes.figure
 
 
