@@ -4,7 +4,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from decoder_only_book.pictures.mechanism import attention_steps, heads_steps
+from decoder_only_book.pictures.mechanism import (
+    attention_steps,
+    heads_beside,
+    heads_steps,
+    shared_keys,
+)
 
 QUERY, KEY = np.array([2.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]])
 VALUE = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
@@ -39,8 +44,31 @@ def test_every_head_is_drawn(n_heads):
     assert sum(text.startswith("head ") for text in shown) == n_heads
 
 
+def test_heads_side_by_side_show_weights_outputs_and_both_joined():
+    weights, outputs = [[0.75, 0.25], [0.4, 0.6]], [[0.1, 0.2], [0.3, 0.45]]
+    shown = texts(
+        heads_beside(["a", "b"], ["x?", "y?"], weights, outputs, names=["m", "n"])
+    )
+    assert {"head 0: x?", "head 1: y?", "a", "b"} <= set(shown)
+    assert {"0.75", "0.25", "0.40", "0.60"} <= set(shown)
+    for output in ("0.10", "0.20", "0.30", "0.45"):
+        assert shown.count(output) == 2, "as it is, and joined"
+
+
+@pytest.mark.parametrize("n_groups", [4, 2, 1])
+def test_every_head_of_queries_reads_one_of_keys(n_groups):
+    (axes,) = shared_keys(4, (n_groups,)).axes
+    ends = {round(line.get_xdata()[1], 6) for line in axes.lines}
+    assert len(axes.lines) == 4
+    assert len(ends) == n_groups
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"shapes=.* must be .*\(t, k\)"):
         attention_steps(QUERY, KEY[:, :1], VALUE)
+    with pytest.raises(ValueError, match=r"shapes=.* must be .*heads"):
+        heads_beside(["a"], ["x?", "y?"], [[1.0], [1.0]], [[1.0]], names=["m"])
+    with pytest.raises(ValueError, match=r"groups=.* must be divisors"):
+        shared_keys(4, (3,))
     with pytest.raises(ValueError, match=r"n_heads=5 must be .*2, 3 or 4"):
         heads_steps(5)

@@ -500,8 +500,8 @@ def test_search_finds_the_section(page, address, site, where):
 ASKED = {
     "RoPE": "02_embeddings.html#from-adding-to-turning",
     "rope": "02_embeddings.html#from-adding-to-turning",
-    "GQA": "04_multihead.html#fewer-keys-than-queries",
-    "multi-query attention": "04_multihead.html#fewer-keys-than-queries",
+    "GQA": "04_multihead.html#shared-keys-and-values",
+    "multi-query attention": "04_multihead.html#shared-keys-and-values",
     "flash attention": "03_attention.html#the-fused-path",
     "KV cache": "08_model.html#keys-and-values-kept",
     "kv caches": "08_model.html#keys-and-values-kept",
@@ -883,7 +883,7 @@ def test_a_long_listing_opens_in_place_without_a_script(chromium, address):
 
 
 def test_a_condition_stands_apart_from_what_follows(page, address):
-    settled(page, f"{address}/book/04_multihead.html")
+    settled(page, f"{address}/book/lab/04_multihead.html")
     gaps = page.evaluate(
         """() => [...document.querySelectorAll('div.claim .claim-note')].map((note) =>
           note.nextElementSibling.getBoundingClientRect().top

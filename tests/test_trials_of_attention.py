@@ -9,7 +9,6 @@ from decoder_only_book.stored import load_runs
 ARMS = {
     "scaling_of_scores": ["start", "power"],
     "masks": ["mask"],
-    "heads": ["n_heads", "n_kv_heads"],
 }
 
 
@@ -66,9 +65,31 @@ def test_the_masks_show_what_they_say(trial, mask, seen):
     assert torch.equal(weights > 0, seen(torch.ones(5, 5)) > 0)
 
 
-def test_arms_of_heads_have_equal_parameters(trial):
-    heads = trial("heads")
-    sizes = {
-        heads.GPT(heads.configuration(arm)).count_parameters() for arm in heads.ARMS
-    }
-    assert sizes == set(load_runs("heads")["parameters"])
+def test_every_arm_of_narrow_heads_has_its_best_rate_and_fresh_seeds():
+    runs, arm_of = (
+        load_runs("narrow_heads"),
+        ["task", "n_heads", "n_kv_heads", "head_dim"],
+    )
+    for arm in np.unique(runs[arm_of]):
+        own = runs[runs[arm_of] == arm]
+        tried = own[own["seed"] == 0]
+        best = tried["learning_rate"][tried["loss"].argmin()]
+        assert tried["learning_rate"].min() < best < tried["learning_rate"].max(), arm
+        near = tried["learning_rate"][tried["loss"] < tried["loss"].min() + 0.01]
+        for rate in near if arm["n_heads"] == 4 else [best]:
+            fresh = own[(own["learning_rate"] == rate) & (own["seed"] > 0)]
+            assert sorted(fresh["seed"]) == [1, 2, 3, 4, 5], arm
+
+
+def test_the_places_of_narrow_heads_hold_what_is_wanted(trial):
+    narrow = trial("narrow_heads")
+    held, roles, asked, wanted = narrow.texts("gather", seed=0, size=5)
+    for text in range(5):
+        at = [(roles[text] == role).nonzero().item() for role in range(4)]
+        assert torch.equal(held[text, at].flatten(), wanted[text])
+    assert (roles < 5).all()
+    assert (asked == 5).all()
+    held, names, asked, wanted = narrow.texts("find", seed=0, size=5)
+    for text in range(5):
+        (at,) = (names[text] == asked[text]).all(-1).nonzero()
+        assert torch.equal(held[text, at[0]], wanted[text])

@@ -2,6 +2,8 @@
 
     attention_steps(query, key, value)    one query: scores, weights, weighted mean
     heads_steps(4)                        the stream split into heads, attended, joined
+    heads_beside(words, ...)              what some heads find in the same words, and joined
+    shared_keys(4, (4, 2, 1))             which heads of queries share keys and values
 
 A cell is a number: the stronger its blue the larger, the stronger its orange the further below
 zero. Used by chapters 3 and 4.
@@ -18,11 +20,12 @@ from numpy.typing import ArrayLike
 
 from decoder_only_book import plots
 
-__all__ = ["attention_steps", "heads_steps"]
+__all__ = ["attention_steps", "heads_beside", "heads_steps", "shared_keys"]
 
 # Inches: a number's cell, one of a vector that is split, and where keys and values begin.
 _CELL, _SLOT = 0.34, 0.26
 _KEY_AT, _VALUE_AT, _BAR = 0.78, 4.08, 0.75
+_PHONE, _WIDE = 4.8, 0.58  # a picture as wide as a phone, a cell with two decimals
 _HEADS = (plots.ATTENTION, plots.ORANGE, plots.GREEN, plots.PURPLE)
 _ROWS = {
     "stream": (4.55, r"stream $z_{sd}$"),
@@ -145,6 +148,111 @@ def heads_steps(n_heads: int) -> Figure:
         axes.text(centre + 0.08, 2.93, f"head {h}", fontsize=9.2)
     plots.arrow(axes, (middle, 0.92), (middle, 0.5))
     axes.text(middle + 0.1, 0.7, "$W^o$", va="center_baseline")
+    return axes.figure
+
+
+def heads_beside(
+    words: Sequence[str],
+    questions: Sequence[str],
+    weights: ArrayLike,
+    outputs: ArrayLike,
+    *,
+    names: Sequence[str],
+) -> Figure:
+    """What each of some heads looks at in the same words, what it finds, and all of it joined.
+
+    Args:
+        words: one for each position.
+        questions: what the query of each head asks.
+        weights: (h, t), of the last position.
+        outputs: (h, k), what each head returns.
+        names: what the components of an output stand for.
+
+    Returns:
+        A figure, as wide as a phone.
+
+    Raises:
+        ValueError: the shapes do not fit each other, or there are not two or three heads.
+    """
+    weights, outputs = np.asarray(weights, float), np.asarray(outputs, float)
+    n_heads, shapes = len(questions), (weights.shape, outputs.shape)
+    wanted = (n_heads, len(words)), (n_heads, len(names))
+    if shapes != wanted or n_heads not in (2, 3):
+        raise ValueError(f"{shapes=} must be {wanted}, of two or three heads")
+    axes = plots.page(_PHONE, 2.02 + 0.36 * len(words))
+    text = {"va": "center_baseline", "fontsize": 10.5}
+    heights = [1.76 + 0.36 * t for t in reversed(range(len(words)))]
+    for y, word in zip(heights, words, strict=True):
+        axes.text(0.02, y, word, style="italic", **text)
+    step, size = (_PHONE - 0.78) / n_heads, _WIDE * len(names)
+    start = 0.78 + (n_heads - 1) * (step - size) / 2  # of the joined outputs
+    for h, question in enumerate(questions):
+        x, joined = 0.78 + step * h, start + size * h
+        axes.text(x, heights[0] + 0.36, f"head {h}: {question}", **text)
+        for y, weight in zip(heights, weights[h], strict=True):
+            width = (step - 0.7) * weight
+            plots.box(axes, (x, y - 0.11), (width, 0.22), _HEADS[h], 0.6)
+            axes.text(x + width + 0.06, y, f"{weight:.2f}", **text)
+        _named(axes, (x, 0.98), outputs[h], names, _HEADS[h])
+        _named(axes, (joined, 0.08), outputs[h], (), _HEADS[h])
+        plots.arrow(axes, (x + size / 2, 0.94), (joined + size / 2, 0.46))
+    axes.text(0.02, 1.15, "output", **text)
+    axes.text(0.02, 0.25, "joined", **text)
+    return axes.figure
+
+
+def _named(
+    axes: Axes,
+    corner: tuple[float, float],
+    values: np.ndarray,
+    names: Sequence[str],
+    colour: str,
+) -> None:
+    """Numbers in cells, with what they stand for above."""
+    middle = {"va": "center_baseline", "ha": "center", "fontsize": 10.5}
+    for i, value in enumerate(values):
+        x = corner[0] + _WIDE * i
+        plots.box(axes, (x, corner[1]), (_WIDE, 0.34), colour, 0.15 + 0.5 * value)
+        axes.text(x + _WIDE / 2, corner[1] + 0.17, f"{value:.2f}", **middle)
+        if names:
+            axes.text(x + _WIDE / 2, corner[1] + 0.46, names[i], **middle)
+
+
+def shared_keys(n_heads: int, groups: Sequence[int]) -> Figure:
+    """Which heads of queries read which heads of keys and values, a panel for each number of them.
+
+    Args:
+        n_heads: H, heads of queries.
+        groups: numbers of heads of keys and values, divisors of H.
+
+    Returns:
+        A figure, as wide as a phone.
+
+    Raises:
+        ValueError: heads that cannot be shared evenly.
+    """
+    if any(n_heads % n for n in groups):
+        raise ValueError(f"{groups=} must be divisors of {n_heads=}")
+    axes, step = plots.page(_PHONE, 1.9), (_PHONE - 0.9) / len(groups)
+    cell = (step - 0.2) / n_heads
+    for y, text in ((1.24, "queries"), (0.4, "keys and\nvalues")):
+        axes.text(0.02, y, text, va="center", fontsize=10.5)
+    for panel, n in enumerate(groups):
+        left = 0.9 + step * panel
+        middle = left + cell * n_heads / 2
+        text = {"ha": "center", "fontsize": 10.5}
+        axes.text(middle, 1.62, f"$G = {n}$", **text)
+        for h in range(n_heads):
+            group = h * n // n_heads
+            at = left + cell * (n_heads * (group + 0.5) / n - 0.1)
+            x = left + cell * h
+            plots.box(axes, (x, 1.1), (cell * 0.8, 0.28), plots.BLUE, 0.45)
+            ends = (x + cell * 0.4, at), (1.1, 0.56)
+            axes.plot(*ends, color=plots.GREY, linewidth=1)
+        for g in range(n):
+            at = left + cell * (n_heads * (g + 0.5) / n - 0.1)
+            corner = at - cell * 0.4, 0.28
+            plots.box(axes, corner, (cell * 0.8, 0.28), plots.ORANGE, 0.5)
     return axes.figure
 
 
