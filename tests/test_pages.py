@@ -519,7 +519,7 @@ ASKED = {
     "ZeRO": "13_parallelism.html#the-state",
     "FSDP": "13_parallelism.html#the-state",
     "SwiGLU": "06_mlp.html#from-a-bend-to-a-gate",
-    "RMSNorm": "05_normalization.html#why-the-mean-can-go",
+    "RMSNorm": "05_normalization.html#rmsnorm",
     "muP": "10_scaling.html#wide-and-narrow-the-rate-that-travels",
     "Chinchilla": "10_scaling.html#the-published-laws",
     "scaling laws": "10_scaling.html#the-law-of-the-loss",

@@ -19,7 +19,7 @@ _COLOURS = (plots.EMBEDDING, "#4A5560", "#606B77", "#77828E", "#8B95A0")
 
 
 def streams(n_parts: int = 4, variance: float = 1.0) -> Figure:
-    """Draw the stream through some parts, with the norm before each part and behind each sum.
+    """Draw the stream through some parts, with the norm before each part and after each sum.
 
     The height is the stream's variance, a band for the embedding and for what each part has
     added. Parts add vectors that are uncorrelated with all before them.
@@ -62,7 +62,8 @@ def _draw(axes: Axes, n_parts: int, variance: float, top: float, is_post: bool) 
     axes.text(-0.4, 0.5, "embedding", va="center")
     fraction = bands[-1][0] / bands[-1].sum()
     text = f"embedding:\n{fraction:.0%} of the\nvariance"
-    axes.text(n_parts + 0.15, bands[-1].sum() / 2, text, va="center")
+    beside = max(float(bands[-1][0]) / 2, 0.3)  # of its band, not of the whole stream
+    axes.text(n_parts + 0.15, beside, text, va="center")
     axes.set(xlim=(-0.5, n_parts + 1.0), ylim=(-0.75 if is_post else -0.05, top + 1.2))
     axes.set_axis_off()
 
