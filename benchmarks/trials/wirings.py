@@ -1,6 +1,6 @@
 """Where does the norm belong, and from which start do deep models learn?
 
-    python benchmarks/trials/wirings.py rates seeds other_rates other_seeds longer
+    python benchmarks/trials/wirings.py rates seeds scaled bare longer sandwich
 
 Models of twelve blocks, so of twenty-four parts, learn the beginnings of the same stories.
 
@@ -13,8 +13,9 @@ Arms        Pre-norm and post-norm, each from two starts. `unit` draws the matri
             after each part. From `unit` start also pre-norm without the residual connection.
 Fixed       D = 32, 400 steps of AdamW with batches of eight rows of 32 tokens, of which the first
             100 are warm-up.
-Rates       Halved and doubled until the best loss is between two others, with seed 0.
-Seeds       Three fresh ones. `longer` gives post-norm from unit start four times the steps.
+Rates       Halved and doubled until the best loss is between two others, with seed 0; without
+            the residual connection, where all end alike, three rates a factor of four apart.
+Seeds       Three fresh ones. `longer` gives post-norm from unit start four times the steps, once.
 Measured    The loss on held-out stories every 100 steps, in nats per token; infinite if it is no
             number any more.
 Against     Pre-norm is not special if another wiring ends as low from both starts.
@@ -71,38 +72,44 @@ ARMS = [
     Run(wiring="pre", start="unit", learning_rate=8e-3),
     Run(wiring="post", start="gpt2", learning_rate=4e-3),
     Run(wiring="pre", start="gpt2", learning_rate=8e-3),
-    Run(wiring="pre", start="scaled", learning_rate=8e-3),
-    Run(wiring="sandwich", start="scaled", learning_rate=8e-3),
-    Run(wiring="no residual", start="unit", learning_rate=1e-3),
 ]
+SCALED = Run(wiring="pre", start="scaled", learning_rate=8e-3)
+SANDWICH = Run(wiring="sandwich", start="scaled", learning_rate=8e-3)
+BARE = Run(wiring="no residual", start="unit", learning_rate=1e-3)
 TRIAL = Trial("wirings", Run, Found, arms=ARMS, seeds=(1, 2, 3))
 
 
 def rates() -> Iterator[list[Run]]:
     """Pre-norm and post-norm, halved and doubled until the best is between two others."""
-    yield from TRIAL.search(ARMS[:4])
+    yield from TRIAL.search(ARMS)
 
 
 def seeds() -> Iterator[list[Run]]:
     """Three fresh seeds for these, at the best rate of each."""
-    yield from TRIAL.repeat(ARMS[:4])
+    yield from TRIAL.repeat(ARMS)
 
 
-def other_rates() -> Iterator[list[Run]]:
-    """The other arms, likewise."""
-    yield from TRIAL.search(ARMS[4:])
+def scaled() -> Iterator[list[Run]]:
+    """Pre-norm from the scaled start, likewise."""
+    yield from TRIAL.search([SCALED])
+    yield from TRIAL.repeat([SCALED])
 
 
-def other_seeds() -> Iterator[list[Run]]:
-    """Three fresh seeds for these, at the best rate of each."""
-    yield from TRIAL.repeat(ARMS[4:])
+def bare() -> Iterator[list[Run]]:
+    """Without the residual connection: three rates, and fresh seeds at the best."""
+    yield [replace(BARE, learning_rate=rate) for rate in (2.5e-4, 1e-3, 4e-3)]
+    yield from TRIAL.repeat([BARE])
 
 
 def longer() -> Iterator[list[Run]]:
-    """Post-norm from unit start, with four times the steps, at its best rate and half of it."""
-    best = TRIAL.best(ARMS[0])
-    slower = replace(best, learning_rate=best.learning_rate / 2)
-    yield [replace(run, steps=1_600) for run in (best, slower)]
+    """Post-norm from unit start, with four times the steps, at its best rate."""
+    yield [replace(TRIAL.best(ARMS[0]), steps=1_600)]
+
+
+def sandwich() -> Iterator[list[Run]]:
+    """Norms before and after each part, from the scaled start: rates and fresh seeds."""
+    yield from TRIAL.search([SANDWICH])
+    yield from TRIAL.repeat([SANDWICH])
 
 
 @torch.no_grad()
@@ -179,7 +186,8 @@ if __name__ == "__main__":
         measure,
         rates=rates,
         seeds=seeds,
-        other_rates=other_rates,
-        other_seeds=other_seeds,
+        scaled=scaled,
+        bare=bare,
         longer=longer,
+        sandwich=sandwich,
     )
