@@ -520,6 +520,8 @@ ASKED = {
     "FSDP": "13_parallelism.html#the-state",
     "SwiGLU": "06_mlp.html#a-gate",
     "RMSNorm": "05_normalization.html#why-the-mean-can-go",
+    "SwiGLU": "06_mlp.html#from-a-bend-to-a-gate",
+    "RMSNorm": "05_normalization.html#rmsnorm",
     "muP": "10_scaling.html#wide-and-narrow-the-rate-that-travels",
     "Chinchilla": "10_scaling.html#the-published-laws",
     "scaling laws": "10_scaling.html#the-law-of-the-loss",

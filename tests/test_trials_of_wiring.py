@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from trials import corpus, measured, nightly
+from trials import check_rates, corpus, measured, nightly
 
 from decoder_only.model.mlp import SwiGLU
 from decoder_only_book.stored import load_runs
@@ -42,12 +42,61 @@ def test_mlps_differ_in_nothing_but_their_form(trial):
     assert gated.up.weight.std().item() == pytest.approx(48**-0.5, rel=0.05)
 
 
+def test_every_wiring_has_its_best_rate_inside_and_three_fresh_seeds():
+    runs = load_runs("wirings")
+    ended = runs[(runs["step"] == runs["steps"]) & (runs["start"] != "scaled")]
+    assert len(np.unique(ended[["wiring", "start"]])) == 4
+    for fresh in check_rates(ended, ["wiring", "start"]):
+        assert fresh["seed"].tolist() == [1, 2, 3]
+
+
 def test_wirings_that_the_package_knows_are_the_models_own(trial):
-    grid = trial("residual_grid")
+    wirings = trial("wirings")
     ids = torch.arange(64).view(2, 32)
-    for wiring in ("pre", "post"):
-        model = grid.build(grid.Run(wiring=wiring, gain=1.0, learning_rate=0.01))
-        assert torch.equal(grid.forward(model, ids, wiring), model(ids))
+    for wiring, start in (("pre", "unit"), ("post", "unit"), ("post", "gpt2")):
+        run = wirings.Run(wiring=wiring, start=start, learning_rate=0.01)
+        model = wirings.build(run)
+        assert torch.equal(wirings.forward(model, ids, run), model(ids))
+
+
+def test_a_narrow_model_starts_with_the_gain_of_gpt2(trial):
+    wirings = trial("wirings")
+    run = wirings.Run(wiring="pre", start="gpt2", learning_rate=0.01)
+    block = wirings.build(run).blocks[0]
+    gain = block.attention.query.weight.std() * 32**0.5
+    assert gain.item() == pytest.approx(0.02 * 768**0.5, rel=0.05)
+    writer = block.mlp.down.weight.std() * 128**0.5 * 24**0.5
+    assert writer.item() == pytest.approx(0.02 * (4 * 768) ** 0.5, rel=0.05)
+
+
+def test_an_enlarged_embedding_is_the_only_change(trial):
+    wirings = trial("wirings")
+    runs = [
+        wirings.Run(wiring="pre", start=start, learning_rate=0.01)
+        for start in ("gpt2", "scaled")
+    ]
+    plain, larger = map(wirings.build, runs)
+    states = plain.state_dict(), larger.state_dict()
+    torch.testing.assert_close(*states, rtol=0, atol=0)
+    plain.embedding.weight.data *= 768**0.5
+    plain.positions.weight.data *= 768**0.5
+    seen = []
+    for model, run in zip((plain, larger), runs, strict=True):
+        model.final_norm.register_forward_hook(lambda *found: seen.append(found[-1]))
+        wirings.forward(model, torch.arange(64).view(2, 32), run)
+    torch.testing.assert_close(*seen)
+
+
+@nightly
+@pytest.mark.parametrize("start", ["unit", "gpt2"])
+def test_a_wiring_gives_its_curve_again(trial, start):
+    wirings = trial("wirings")
+    arm = next(arm for arm in wirings.ARMS if (arm.wiring, arm.start) == ("pre", start))
+    run = wirings.TRIAL.best(arm)
+    stored_rows = wirings.TRIAL.table.of(run)
+    found = wirings.measure(run)
+    assert [x.step for x in found] == [row["step"] for row in stored_rows]
+    assert found[-1].loss == pytest.approx(stored_rows[-1]["loss"], abs=0.02)
 
 
 @pytest.mark.parametrize("arm", ["relu", "reglu", "none"])

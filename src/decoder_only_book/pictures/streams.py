@@ -1,6 +1,7 @@
-"""The picture of the residual stream: what parts add, and what a norm in its way does to it.
+"""Pictures of the residual stream: where a norm is, and what it does to what parts add.
 
-    streams()
+    wirings()    one part in pre-norm, post-norm and a sandwich
+    streams()    four parts in pre-norm and in post-norm, to the scale of variance
 
 Used by chapter 5.
 """
@@ -13,13 +14,48 @@ from matplotlib.patches import Rectangle
 
 from decoder_only_book import plots
 
-__all__ = ["streams"]
+__all__ = ["streams", "wirings"]
 
 _COLOURS = (plots.EMBEDDING, "#4A5560", "#606B77", "#77828E", "#8B95A0")
 
 
+_STACKS = {
+    "pre-norm": ("norm", "part"),
+    "post-norm": ("part",),
+    "sandwich": ("norm", "part", "norm"),
+}
+
+
+def wirings() -> Figure:
+    """Draw how one part reads the stream and adds to it, in three wirings."""
+    axes = plots.page(4.8, 2.8)
+    with plots.style():
+        for column, (title, stack) in enumerate(_STACKS.items()):
+            x = 0.42 + 1.6 * column
+            axes.text(x - 0.32, 2.55, title, fontweight="bold")
+            top = {"color": plots.STREAM, "linewidth": 2.5}
+            plots.arrow(axes, (x, 0.05), (x, 2.45), **top)
+            axes.plot((x, x + 0.68), (0.25, 0.25), color=plots.INK, lw=1.2)
+            axes.plot((x + 0.68,) * 2, (0.25, 1.78), color=plots.INK, lw=1.2)
+            plots.arrow(axes, (x + 0.68, 1.78), (x + 0.12, 1.78), color=plots.INK)
+            _chip(axes, x, 1.78, "+")
+            for row, name in enumerate(stack):
+                _chip(axes, x + 0.68, 1.0 + 0.46 * (row - (len(stack) - 1) / 2), name)
+            if title == "post-norm":
+                _chip(axes, x, 2.16, "norm")
+    return axes.figure
+
+
+def _chip(axes: Axes, x: float, y: float, text: str) -> None:
+    """A word in a box of its own, in the colour of norms for a norm."""
+    look = {"boxstyle": "round,pad=0.25", "edgecolor": plots.MIST, "facecolor": "white"}
+    if text == "norm":
+        look |= {"facecolor": "#F2F2E0", "edgecolor": plots.NORM}
+    axes.text(x, y, text, bbox=look, ha="center", va="center", zorder=5)
+
+
 def streams(n_parts: int = 4, variance: float = 1.0) -> Figure:
-    """Draw the stream through some parts, with the norm before each part and behind each sum.
+    """Draw the stream through some parts, with the norm before each part and after each sum.
 
     The height is the stream's variance, a band for the embedding and for what each part has
     added. Parts add vectors that are uncorrelated with all before them.
@@ -62,7 +98,8 @@ def _draw(axes: Axes, n_parts: int, variance: float, top: float, is_post: bool) 
     axes.text(-0.4, 0.5, "embedding", va="center")
     fraction = bands[-1][0] / bands[-1].sum()
     text = f"embedding:\n{fraction:.0%} of the\nvariance"
-    axes.text(n_parts + 0.15, bands[-1].sum() / 2, text, va="center")
+    beside = max(float(bands[-1][0]) / 2, 0.3)  # of its band, not of the whole stream
+    axes.text(n_parts + 0.15, beside, text, va="center")
     axes.set(xlim=(-0.5, n_parts + 1.0), ylim=(-0.75 if is_post else -0.05, top + 1.2))
     axes.set_axis_off()
 
@@ -73,13 +110,10 @@ def _part(
     """A part that reads the stream and writes to it, with its norm."""
     plots.arrow(axes, (x + 0.1, read), (x + 0.1, y - 0.3), color=plots.INK)
     plots.arrow(axes, (x + 0.47, y - 0.3), (x + 0.47, written), color=plots.INK)
-    chip = {"boxstyle": "round,pad=0.25", "edgecolor": plots.MIST, "facecolor": "white"}
-    middle = {"ha": "center", "va": "center"}
-    axes.text(x + 0.28, y, f"part {x + 1:g}", bbox=chip, **middle)
-    norm = {"facecolor": "#F2F2E0", "edgecolor": plots.NORM}
+    _chip(axes, x + 0.28, y, f"part {x + 1:g}")
     if is_post:
-        size = 0.1, written + 0.3
-        axes.add_patch(Rectangle((x + 0.65, -0.15), *size, zorder=4, **norm))
-        axes.text(x + 0.7, -0.25, "norm", **(middle | {"va": "top"}))
+        look = {"facecolor": "#F2F2E0", "edgecolor": plots.NORM, "zorder": 4}
+        axes.add_patch(Rectangle((x + 0.65, -0.15), 0.1, written + 0.3, **look))
+        axes.text(x + 0.7, -0.25, "norm", ha="center", va="top")
     else:
-        axes.text(x + 0.1, y - 0.8, "norm", bbox=chip | norm, **middle)
+        _chip(axes, x + 0.1, y - 0.8, "norm")
