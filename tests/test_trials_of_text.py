@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from trials import check_rates
+from trials import check_rates, measured, nightly
 
 from decoder_only_book.stored import load_runs
 
@@ -105,3 +105,20 @@ def test_prose_is_paragraphs_of_sentences(trial):
     code = plain.replace("words", "words = 3;")
     listed = "* " + plain
     assert pieces.prose(f"{plain}\n\n{code}\n\n{listed}\n\nShort.") == plain
+
+
+@nightly
+def test_the_largest_vocabulary_is_ahead_after_a_quarter_of_the_steps(trial):
+    vocabulary = trial("vocabulary")
+    runs = load_runs("vocabulary")
+    early = np.sort(runs[(runs["steps"] == 96) & (runs["cut"] == "words")])
+    ours = early["vocab_size"] == 8192
+    run = vocabulary.Run(
+        vocab_size=8192,
+        steps=96,
+        learning_rate=early["learning_rate"][ours][0].item(),
+        seed=1,
+    )
+    again = measured(vocabulary, run, "bits_per_byte")["bits_per_byte"]
+    assert again == pytest.approx(early["bits_per_byte"][ours][0], abs=0.05)
+    assert again < early["bits_per_byte"][~ours].min() - 0.05

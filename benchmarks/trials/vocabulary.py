@@ -17,7 +17,7 @@ Measured    Bits per byte of held-out text: losses of different tokenizers can b
 Against     Merging does no more than pack the same surprise into fewer tokens if all arms agree in
             bits per byte, within their seeds.
 
-The laboratory of chapter 1 reads the table, and repeats one of its shorter rows.
+Chapter 1 reads the table, and its laboratory.
 """
 
 import functools
