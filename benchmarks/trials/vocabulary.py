@@ -6,8 +6,7 @@ Models learn Tiny Shakespeare. The first nine tenths are for merges and models, 
 held out.
 
 Arms        Vocabularies of 257 to 8,192 tokens. `lines` cuts the text at the ends of lines and not
-            at words, so that merges may join words. One narrow model of V = 2,048 has fewer
-            parameters than that of bytes.
+            at words, so that merges may join words.
 Fixed       Every model has the same blocks, takes as many steps, and sees as many bytes in a row
             and as many rows in a step. So all read the same amount of text with the same reach; in
             tokens, both depend on the arm. `shorter` has a quarter of the steps.
@@ -18,7 +17,7 @@ Measured    Bits per byte of held-out text: losses of different tokenizers can b
 Against     Merging does no more than pack the same surprise into fewer tokens if all arms agree in
             bits per byte, within their seeds.
 
-Chapter 1 reads the table, and repeats one of its rows.
+Chapter 1 reads the table, and its laboratory.
 """
 
 import functools
@@ -69,7 +68,6 @@ class Found:
 ARMS = [
     *(Run(vocab_size=size) for size in (257, 512, 1024, 2048, 4096, 8192)),
     *(Run(cut="lines", vocab_size=size) for size in (1024, 4096)),
-    Run(vocab_size=2048, d_model=36),
 ]
 TRIAL = Trial(
     "vocabulary",

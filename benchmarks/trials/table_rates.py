@@ -1,0 +1,107 @@
+"""Is the bump at 4,096 entries made by one learning rate for matrices and tables?
+
+    python benchmarks/trials/table_rates.py tables
+
+In `vocabulary.py` one rate moved matrices and tables alike, and 4,096 entries came out worse than
+1,024 and than 8,192. Here the table of the tokens has a rate of its own.
+
+Arms        Vocabularies of 1,024, 4,096 and 8,192 tokens, learned from the text.
+Fixed       Models, steps and bytes, as in `vocabulary.py`; the rate of the matrices, 2^-7, which
+            was the best for 1,024 and 8,192 entries there.
+Rates       Of the table: twice and four times that of the matrices. Those with one rate for both
+            are in `vocabulary.py`.
+Seeds       The one that chose the rates in `vocabulary.py`: an illustration.
+Measured    Bits per byte of held-out text.
+Against     The bump is the rate's if 4,096 is as good as one of the others at some rate.
+
+Chapter 1 reads the table.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import vocabulary
+from trial import Trial, seeded
+
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.gpt import GPT
+from decoder_only.model.lm_head import bits_per_byte
+from decoder_only.model.presets import MODERN
+from decoder_only.training import TrainConfig, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What sets a run apart."""
+
+    vocab_size: int
+    table_learning_rate: float
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is measured. The loss is in nats per token, on text that was held out."""
+
+    parameters: int
+    tokens_per_word: float
+    loss: float
+    bits_per_byte: float
+    processor_seconds: float
+
+
+TRIAL = Trial(
+    "table_rates",
+    Run,
+    Found,
+    score="bits_per_byte",
+    packages=("torch", "numpy", "tiktoken", "regex"),
+)
+
+
+def tables() -> Iterator[list[Run]]:
+    """Tables that move faster than the matrices."""
+    yield [
+        Run(vocab_size=size, table_learning_rate=rate)
+        for rate in (2.0**-5, 2.0**-6)
+        for size in (1024, 4096, 8192)
+    ]
+
+
+def measure(run: Run) -> Found:
+    """Make one run."""
+    corpus, validation, tokens_per_word = vocabulary.material("words", run.vocab_size)
+    config = GPTConfig(
+        vocab_size=run.vocab_size,
+        context_length=round(vocabulary.ROW_BYTES / corpus.bytes_per_token),
+        d_model=64,
+        n_layers=2,
+        n_heads=2,
+        **MODERN,
+    )
+    training = TrainConfig(
+        steps=384,
+        batch_size=vocabulary.BATCH_SIZE,
+        optimizer="muon",
+        learning_rate=2.0**-7,
+        table_learning_rate=run.table_learning_rate,
+        schedule="warmup_stable_decay",
+        decay_fraction=0.6,
+        warmup_steps=16,
+        seed=run.seed,
+    )
+    began = time.process_time()
+    model = GPT(config, generator=seeded(run.seed))
+    final = train(model, corpus, validation, training).final
+    return Found(
+        parameters=model.count_parameters(),
+        tokens_per_word=round(tokens_per_word, 4),
+        loss=final.loss,
+        bits_per_byte=bits_per_byte(final.loss, validation.bytes_per_token),
+        processor_seconds=round(time.process_time() - began, 1),
+    )
+
+
+if __name__ == "__main__":
+    TRIAL.main(measure, tables=tables)
