@@ -8,7 +8,7 @@ Arms        "tied": the embedding is the head. "separate": V D parameters more. 
             MLPs have V / 2 L neurons more, which gives it exactly as many parameters as "separate".
 Fixed       400 steps of AdamW with a cosine schedule. V = 512. `size` repeats it for V = 2048,
             where the tables outweigh the blocks, with 200 steps. `length` gives the arms of `size`
-            800 steps.
+            800 steps, the tied one also at half the rate, with two seeds.
 Rates       Four (three in `size`), each arm at its own best. One rate moves everything but in
             `tables`: there tables and norms have a rate of their own, for the arms of `size`. With
             seed 0, each of the two rates is halved and doubled while the other stays, until both
@@ -83,7 +83,10 @@ def size() -> Iterator[list[Run]]:
 def length() -> Iterator[list[Run]]:
     """V = 2048: four times the steps, at a rate that is the best of two arms."""
     longer = [replace(arm, steps=4 * arm.steps) for arm in LARGE]
-    yield at_rates(longer, RATES[2:3])
+    yield [
+        *at_rates(longer, RATES[2:3]),
+        *at_rates(longer[:1], RATES[1:2])[:2],
+    ]
 
 
 def tables() -> Iterator[list[Run]]:
