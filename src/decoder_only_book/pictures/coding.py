@@ -66,9 +66,13 @@ def _line(
         lit = place == came
         look = {"facecolor": plots.HEAD if lit else "white", "edgecolor": plots.GREY}
         axes.add_patch(Rectangle((left, y), width, _HIGH, **look))
-        ink = {"color": "white", "fontweight": "bold"} if lit else {}
-        centre = {"ha": "center", "va": "center_baseline"}
-        axes.text(left + width / 2, y + _HIGH / 2, word, **centre, **ink)
+        has_room = width > 0.1 * len(word)
+        look = {"va": "center_baseline", "fontweight": "bold" if lit else "normal"}
+        if has_room:
+            look |= {"ha": "center", "color": "white" if lit else plots.INK}
+            axes.text(left + width / 2, y + _HIGH / 2, word, **look)
+        elif lit:
+            axes.text(left + width + 0.05, y + _HIGH / 2, word, **look)
 
 
 def beside(
