@@ -507,11 +507,11 @@ ASKED = {
     "kv caches": "08_model.html#keys-and-values-kept",
     "backpropagation": "09_training.html#a-loop-of-eight-lines",
     "backprop": "09_training.html#a-loop-of-eight-lines",
-    "cross-entropy": "07_lm_head.html#from-likelihood-to-loss",
-    "cross entropy loss": "07_lm_head.html#from-likelihood-to-loss",
+    "cross-entropy": "07_lm_head.html#the-loss-of-a-text",
+    "cross entropy loss": "07_lm_head.html#the-loss-of-a-text",
     "hallucination": "15_knowledge.html#who-is-calibrated-makes-things-up",
     "Hallucinations": "15_knowledge.html#who-is-calibrated-makes-things-up",
-    "perplexity": "07_lm_head.html#by-hand-four-words",
+    "perplexity": "07_lm_head.html#three-units-for-one-number",
     "RLHF": "12_finetuning.html#a-reward-that-was-learned",
     "DPO": "12_finetuning.html#what-is-rewarded",
     "LoRA": "12_finetuning.html#low-rank-what-it-costs-and-what-it-buys",
@@ -526,7 +526,7 @@ ASKED = {
     "Chinchilla": "10_scaling.html#the-published-laws",
     "scaling laws": "10_scaling.html#the-law-of-the-loss",
     "tokenizer": "01_tokenization.html#the-question",
-    "logit lens": "07_lm_head.html#the-prediction-takes-shape",
+    "logit lens": "lab/07_lm_head.html#when-does-a-prediction-take-shape",
     "induction heads": "14_interpretation.html#learning-to-copy",
 }
 

@@ -7,12 +7,12 @@ Models of width 64 and two blocks learn the stories.
 Arms        "tied": the embedding is the head. "separate": V D parameters more. "tied, wider": the
             MLPs have V / 2 L neurons more, which gives it exactly as many parameters as "separate".
 Fixed       400 steps of AdamW with a cosine schedule. V = 512. `size` repeats it for V = 2048,
-            where the tables outweigh the blocks, with 200 steps. `length` gives the two larger arms
-            of `size` 800 steps.
+            where the tables outweigh the blocks, with 200 steps. `length` gives the arms of `size`
+            800 steps, the tied one also at half the rate, with two seeds.
 Rates       Four (three in `size`), each arm at its own best. One rate moves everything but in
-            `tables`: there tables and norms have a rate of their own, for the two larger arms of
-            `size`. With seed 0, each of the two rates is halved and doubled while the other stays,
-            until both are between two others. One seed: an illustration.
+            `tables`: there tables and norms have a rate of their own, for the arms of `size`. With
+            seed 0, each of the two rates is halved and doubled while the other stays, until both
+            are between two others. One seed: an illustration.
 Seeds       Three at each rate. `fresh` compares the best rates with three seeds that did not choose
             them.
 Measured    The loss on 100 held-out stories, in nats per token and in bits per byte.
@@ -81,15 +81,18 @@ def size() -> Iterator[list[Run]]:
 
 
 def length() -> Iterator[list[Run]]:
-    """V = 2048: the two larger arms with four times the steps, at the best rate of both."""
-    longer = [replace(arm, steps=4 * arm.steps) for arm in LARGE[1:]]
-    yield at_rates(longer, RATES[2:3])
+    """V = 2048: four times the steps, at a rate that is the best of two arms."""
+    longer = [replace(arm, steps=4 * arm.steps) for arm in LARGE]
+    yield [
+        *at_rates(longer, RATES[2:3]),
+        *at_rates(longer[:1], RATES[1:2])[:2],
+    ]
 
 
 def tables() -> Iterator[list[Run]]:
-    """V = 2048: the two larger arms, with a rate of their own for tables and norms."""
+    """V = 2048: tables and norms with a rate of their own."""
     highest = {"learning_rate": RATES[-1], "table_learning_rate": RATES[-1]}
-    yield from TRIAL.search(replace(arm, **highest) for arm in LARGE[1:])
+    yield from TRIAL.search(replace(arm, **highest) for arm in LARGE)
 
 
 def at_rates(arms: Iterable[Run], rates: Iterable[float]) -> list[Run]:
