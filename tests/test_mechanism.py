@@ -3,8 +3,14 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
-from decoder_only_book.pictures.mechanism import attention_steps, heads_steps
+from decoder_only_book import plots
+from decoder_only_book.pictures.mechanism import (
+    attention_steps,
+    heads_steps,
+    stream_steps,
+)
 
 QUERY, KEY = np.array([2.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]])
 VALUE = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
@@ -39,7 +45,23 @@ def test_every_head_is_drawn(n_heads):
     assert sum(text.startswith("head ") for text in shown) == n_heads
 
 
+def framed(figure):
+    edges = [patch.get_edgecolor() for patch in figure.axes[0].patches]
+    return sum(to_hex(edge).upper() == plots.VERMILLION for edge in edges)
+
+
+def test_the_stream_is_shown_after_each_part_and_what_differs_is_framed():
+    stream = {"embedding": [[1, 0], [-1, 0]], "attention": [[1, 0.5], [-1, 0]]}
+    figure = stream_steps(["0 1", "1 1"], stream, ["1", "0"])
+    assert {"0 1", "1 1", "attention", "0.5", "next"} <= set(texts(figure))
+    assert framed(figure) == 0
+    right = stream | {"attention": [[1, 0.5], [-1, -1]]}
+    assert framed(stream_steps(["a", "b"], stream, ["", ""], expected=right)) == 1
+
+
 def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"shapes=.* must be \(2, d\)"):
+        stream_steps(["a", "b"], {"embedding": [[1, 0]]}, ["", ""])
     with pytest.raises(ValueError, match=r"shapes=.* must be .*\(t, k\)"):
         attention_steps(QUERY, KEY[:, :1], VALUE)
     with pytest.raises(ValueError, match=r"n_heads=5 must be .*2, 3 or 4"):
