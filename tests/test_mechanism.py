@@ -3,12 +3,15 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
+from decoder_only_book import plots
 from decoder_only_book.pictures.mechanism import (
     attention_steps,
     heads_beside,
     heads_steps,
     shared_keys,
+    stream_steps,
 )
 
 QUERY, KEY = np.array([2.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]])
@@ -63,7 +66,23 @@ def test_every_head_of_queries_reads_one_of_keys(n_groups):
     assert len(ends) == n_groups
 
 
+def framed(figure):
+    edges = [patch.get_edgecolor() for patch in figure.axes[0].patches]
+    return sum(to_hex(edge).upper() == plots.VERMILLION for edge in edges)
+
+
+def test_the_stream_is_shown_after_each_part_and_what_differs_is_framed():
+    stream = {"embedding": [[1, 0], [-1, 0]], "attention": [[1, 0.5], [-1, 0]]}
+    figure = stream_steps(["0 1", "1 1"], stream, ["1", "0"])
+    assert {"0 1", "1 1", "attention", "0.5", "next"} <= set(texts(figure))
+    assert framed(figure) == 0
+    right = stream | {"attention": [[1, 0.5], [-1, -1]]}
+    assert framed(stream_steps(["a", "b"], stream, ["", ""], expected=right)) == 1
+
+
 def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"shapes=.* must be \(2, d\)"):
+        stream_steps(["a", "b"], {"embedding": [[1, 0]]}, ["", ""])
     with pytest.raises(ValueError, match=r"shapes=.* must be .*\(t, k\)"):
         attention_steps(QUERY, KEY[:, :1], VALUE)
     with pytest.raises(ValueError, match=r"shapes=.* must be .*heads"):

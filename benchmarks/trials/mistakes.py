@@ -2,8 +2,8 @@
 
     python benchmarks/trials/mistakes.py
 
-The mistakes are defined in the chapter and nowhere else. This trial runs the chapter's cells with
-the tag "mistakes".
+The mistakes are defined in the laboratory of chapter 8 and nowhere else. This trial runs its cells
+with the tag "mistakes".
 
 Arms        Every mistake, and the model without one.
 Fixed       One batch of four rows, 400 steps of AdamW. Then the model writes the batch again from
@@ -18,7 +18,7 @@ Against     The usual test is good if most mistakes keep their loss above 0.2 at
             seed. Patience is not the reason if a mistake that passes after 400 steps has passed
             after 60.
 
-Chapter 8 reads the table.
+Chapter 8 and its laboratory read the table.
 """
 
 import statistics
@@ -90,7 +90,7 @@ def rows_at(mistake: str, rate: float) -> list[dict]:
 
 
 def chapter() -> dict[str, object]:
-    return cells("08_model", "mistakes")
+    return cells("lab/08_model", "mistakes")
 
 
 def measure(run: Run) -> Found:

@@ -74,7 +74,7 @@ PRESETS: dict[str, GPTConfig] = {
         bias=False,
         tied=False,
     ),
-    # GPT-2 small's size, with a head of its own whose logits are bound.
+    # GPT-2 small's depth and width, with a head of its own whose logits are bound.
     "modern-small": GPTConfig(
         vocab_size=50304,  # GPT-2's 50257, rounded up to a multiple of 128
         context_length=1024,

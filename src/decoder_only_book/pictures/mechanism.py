@@ -4,13 +4,14 @@
     heads_steps(4)                        the stream split into heads, attended, joined
     heads_beside(words, ...)              what some heads find in the same words, and joined
     shared_keys(4, (4, 2, 1))             which heads of queries share keys and values
+    stream_steps(rows, stream, next)      what each part leaves in the stream, and what comes of it
 
 A cell is a number: the stronger its blue the larger, the stronger its orange the further below
-zero. Used by chapters 3 and 4.
+zero. Used by chapters 3, 4 and 8.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,7 +21,13 @@ from numpy.typing import ArrayLike
 
 from decoder_only_book import plots
 
-__all__ = ["attention_steps", "heads_beside", "heads_steps", "shared_keys"]
+__all__ = [
+    "attention_steps",
+    "heads_beside",
+    "heads_steps",
+    "shared_keys",
+    "stream_steps",
+]
 
 # Inches: a number's cell, one of a vector that is split, and where keys and values begin.
 _CELL, _SLOT = 0.34, 0.26
@@ -253,6 +260,57 @@ def shared_keys(n_heads: int, groups: Sequence[int]) -> Figure:
             at = left + cell * (n_heads * (g + 0.5) / n - 0.1)
             corner = at - cell * 0.4, 0.28
             plots.box(axes, corner, (cell * 0.8, 0.28), plots.ORANGE, 0.5)
+    return axes.figure
+
+
+def stream_steps(
+    rows: Sequence[str],
+    stream: Mapping[str, ArrayLike],
+    written: Sequence[str],
+    *,
+    expected: Mapping[str, ArrayLike] | None = None,
+) -> Figure:
+    """The residual stream after each part, a row for each input, and what the model writes next.
+
+    Args:
+        rows: what each row begins with.
+        stream: for each part, by its name, the stream that it leaves: (row, d).
+        written: what comes next in each row.
+        expected: the same as `stream`, of a model that is right; cells that differ are framed.
+
+    Returns:
+        A figure, about as wide as the page.
+
+    Raises:
+        ValueError: not every part has a vector for each row.
+    """
+    stream = {part: np.asarray(found, dtype=float) for part, found in stream.items()}
+    shapes = {part: found.shape for part, found in stream.items()}
+    if any(len(shape) != 2 or shape[0] != len(rows) for shape in shapes.values()):
+        raise ValueError(f"{shapes=} must be ({len(rows)}, d)")
+    expected = stream if expected is None else expected
+    step = _CELL * max(shape[1] for shape in shapes.values()) + 0.36
+    left, top = 0.62, 0.5 * len(rows) + 0.1
+    end = left + step * len(stream)
+    axes = plots.page(end + 0.5, top + 0.42)
+    heads = {"input": 0.05, "next": end}
+    heads |= {part: left + step * i for i, part in enumerate(stream)}
+    for text, x in heads.items():
+        axes.text(x, top + 0.16, text, color=plots.GREY)
+    largest = max(np.abs(found).max() for found in stream.values())
+    for row, (begun, comes) in enumerate(zip(rows, written, strict=True)):
+        y = top - 0.5 * (row + 1) + 0.1
+        level = {"y": y + _CELL / 2, "va": "center_baseline"}
+        axes.text(0.05, s=begun, **level)
+        axes.text(end + 0.08, s=comes, weight="bold", **level)
+        for part, found in stream.items():
+            x = heads[part]
+            plots.arrow(axes, (x - 0.3, level["y"]), (x - 0.06, level["y"]))
+            _cells(axes, x, y, found[row], largest)
+            right = np.asarray(expected[part])[row]
+            for i in np.flatnonzero(~np.isclose(found[row], right)):
+                look = {"facecolor": "none", "edgecolor": plots.VERMILLION, "lw": 2.2}
+                axes.add_patch(Rectangle((x + _CELL * i, y), _CELL, _CELL, **look))
     return axes.figure
 
 
