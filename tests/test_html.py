@@ -400,13 +400,15 @@ def test_figures_come_before_the_code_that_draws_them(pages):
 
 def test_named_tables_are_numbered_by_chapter(pages):
     for path, soup in pages.items():
-        notebook = ROOT / "book" / f"{path.stem}.ipynb"
+        folder = "book/lab" if path.parent.name == "lab" else "book"
+        notebook = ROOT / folder / f"{path.stem}.ipynb"
         if not notebook.is_file():
             continue
         stored = set(re.findall(r'id=\\"(tab-[\w-]+)', notebook.read_text("utf-8")))
         boxes = soup.select("figure.table-figure")
         assert {box["id"] for box in boxes} == stored, path.name
-        chapter = int(path.stem[:2])
+        letter = "L" if path.parent.name == "lab" else ""
+        chapter = f"{letter}{int(path.stem[:2])}"
         said = [box.select_one(".caption-number").get_text() for box in boxes]
         assert said == [f"Table {chapter}.{i + 1} " for i in range(len(said))]
 
