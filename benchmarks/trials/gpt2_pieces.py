@@ -7,7 +7,8 @@ The vocabulary of 50,257 entries is not shipped with the book. Its cuts of the f
 word        Some words of chapter 1, with their pieces; a dot is a space.
 number      The numbers from 1000 to 9999, a row for each hundred. A letter says how a number is
             cut: a "4", b "3+1", c "2+2", d "1+3", e "1+2+1" digits.
-sentence    The first sentence of the Universal Declaration of Human Rights (1948) in 14 languages.
+sentence    The first sentence of Article 1 of the Universal Declaration of Human Rights (1948) in
+            14 languages, typed by us and not compared with the published text.
 letters     Every letter of a script, alone: how many are one token.
 text        Whole texts, with their words and tokens: stories that were held out, held-out Tiny
             Shakespeare, the language reference that comes with Python, and its prose. "One line"
