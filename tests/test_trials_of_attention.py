@@ -1,5 +1,6 @@
 """The trials of chapters 3 and 4: each arm at its best rate, fresh seeds, and a row made again."""
 
+import numpy as np
 import pytest
 import torch
 from trials import check_rates, measured

@@ -106,9 +106,9 @@ def _silu(
 
 
 def routed(
-    scores: Float[Tensor, "e"],
-    weights: Float[Tensor, "e"],
-    outputs: Float[Tensor, "e d"],
+    scores: Float[Tensor, "_"],
+    weights: Float[Tensor, "_"],
+    outputs: Float[Tensor, "_ d"],
 ) -> Figure:
     """Draw experts one above the other: a router's scores, the chosen ones, and their sum.
 
