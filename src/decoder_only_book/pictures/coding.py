@@ -19,7 +19,7 @@ from decoder_only_book import plots
 
 __all__ = ["beside", "shares"]
 
-_LEFT, _LONG, _HIGH, _PITCH = 0.1, 4.55, 0.4, 0.95
+_LEFT, _LONG, _HIGH, _PITCH = 0.1, 4.28, 0.4, 0.95
 
 Step = tuple[Sequence[str], Sequence[float], int]
 

@@ -292,7 +292,7 @@ def stream_steps(
     step = _CELL * max(shape[1] for shape in shapes.values()) + 0.36
     left, top = 0.62, 0.5 * len(rows) + 0.1
     end = left + step * len(stream)
-    axes = plots.page(end + 0.5, top + 0.42)
+    axes = plots.page(end + 0.44, top + 0.42)
     heads = {"input": 0.05, "next": end}
     heads |= {part: left + step * i for i, part in enumerate(stream)}
     for text, x in heads.items():
