@@ -1,6 +1,6 @@
 """What is a positional encoding worth to a language model, within its trained length and beyond?
 
-    python benchmarks/trials/positions.py rates seeds longer_rates longer scales
+    python benchmarks/trials/positions.py rates seeds longer_rates longer
 
 Models learn stories as running text, in rows of S = 64 tokens.
 
@@ -10,11 +10,9 @@ Arms        One model with different positional encodings: none, learned, sinuso
             Learned tables have 4 S rows, of which training reaches the first S. A trained rotary
             model is also measured with its positions changed (`asked`), and after 30 more steps
             on rows of 4 S.
-Fixed       300 steps of Muon. `longer` takes six arms through four times the steps, and `scales`
-            two more, so that learned rows and sinusoids meet at one scale.
+Fixed       300 steps of Muon. `longer` takes six arms through four times the steps.
 Rates       Halved and doubled until the best is between two others, with seed 0, by `inside`.
-            `longer_rates` and `scales` search anew from there, since longer training wants smaller
-            steps.
+            `longer_rates` searches anew from there, since longer training wants smaller steps.
 Seeds       Three fresh ones.
 Measured    Losses in nats per token, all over the same tokens of held-out stories: the last 3 S of
             windows of 4 S. `inside` predicts each from the S / 2 to S tokens before it, so that no
@@ -102,10 +100,6 @@ LONGER = [
     for arm in ARMS
     if arm.scale == {"learned": 1.0, "sinusoidal": 4.0}.get(arm.positions)
 ]
-OTHER_SCALES = [
-    Run(positions="learned", scale=4.0, steps=4 * Run.steps),
-    Run(positions="sinusoidal", scale=1.0, steps=4 * Run.steps),
-]
 TRIAL = Trial(
     "positions",
     Run,
@@ -127,14 +121,6 @@ def longer_rates() -> Iterator[list[Run]]:
 def longer() -> Iterator[list[Run]]:
     """These six at their best rates, from three fresh seeds."""
     yield from TRIAL.repeat(LONGER)
-
-
-def scales() -> Iterator[list[Run]]:
-    """Each of the two that are added, at the scale at which `longer` has the other."""
-    yield from TRIAL.search(
-        [replace(arm, learning_rate=2.0**-8) for arm in OTHER_SCALES]
-    )
-    yield from TRIAL.repeat(OTHER_SCALES)
 
 
 def place(model: GPT, run: Run) -> None:
@@ -309,5 +295,4 @@ if __name__ == "__main__":
         seeds=TRIAL.repeat,
         longer_rates=longer_rates,
         longer=longer,
-        scales=scales,
     )
