@@ -122,3 +122,15 @@ def test_the_largest_vocabulary_is_ahead_after_a_quarter_of_the_steps(trial):
     again = measured(vocabulary, run, "bits_per_byte")["bits_per_byte"]
     assert again == pytest.approx(early["bits_per_byte"][ours][0], abs=0.05)
     assert again < early["bits_per_byte"][~ours].min() - 0.05
+
+
+@nightly
+def test_a_table_with_a_rate_of_its_own_is_learned_again(trial):
+    rates = trial("table_rates")
+    runs = load_runs("table_rates")
+    kept = runs[(runs["table_learning_rate"] == 2.0**-5) & (runs["seed"] == 1)]
+    before = kept["bits_per_byte"][kept["vocab_size"] == 1024][0]
+    run = rates.Run(vocab_size=1024, table_learning_rate=2.0**-5, seed=1)
+    again = measured(rates, run, "bits_per_byte")["bits_per_byte"]
+    assert again == pytest.approx(before, abs=0.01)
+    assert abs(kept["bits_per_byte"][kept["vocab_size"] != 1024] - again).min() > 0.01

@@ -7,12 +7,14 @@ The vocabulary of 50,257 entries is not shipped with the book. Its cuts of the f
 word        Some words of chapter 1, with their pieces; a dot is a space.
 number      The numbers from 1000 to 9999, a row for each hundred. A letter says how a number is
             cut: a "4", b "3+1", c "2+2", d "1+3", e "1+2+1" digits.
+spaced      The same numbers after a space, which is not counted as a digit.
 sentence    The first sentence of Article 1 of the Universal Declaration of Human Rights (1948) in
             14 languages, typed by us and not compared with the published text.
 letters     Every letter of a script, alone: how many are one token.
 text        Whole texts, with their words and tokens: stories that were held out, held-out Tiny
-            Shakespeare, the language reference that comes with Python, and its prose. "One line"
-            has a single space for every run of white space.
+            Shakespeare, the language reference that comes with Python, and its prose, by three
+            filters: the strict one was tried first. "One line" has a single space for every run
+            of white space.
 
 Nothing is random, and no seed counts. Needs GPT-2's vocabulary in tiktoken's cache. Chapter 1 reads
 the table.
@@ -64,6 +66,11 @@ SCRIPTS = {
     "Han (20,992 signs)": (0x4E00, 0x9FFF),
 }
 TEXTS = ("stories", "Tiny Shakespeare", "Python's reference")
+FILTERS = {
+    "prose": r"\p{Lu}[\p{L}\p{N} ,.;:'’\"?!()-]{100,}[.?!]",
+    "strict prose": r"[\p{L} ,.;:'’()-]{100,}\.",
+    "loose prose": r"\p{Lu}.{100,}[.?!]",
+}
 CUTS = {(4,): "a", (3, 1): "b", (2, 2): "c", (1, 3): "d", (1, 2, 1): "e"}
 
 
@@ -96,12 +103,12 @@ def letters(first: int, last: int) -> list[str]:
     return [x for x in characters if unicodedata.category(x).startswith("L")]
 
 
-def prose(reference: str) -> str:
-    """The paragraphs of words alone, on one line: sentences, without code, markup and lists."""
+def prose(reference: str, kind: str = "prose") -> str:
+    """The paragraphs of sentences that a filter keeps, on one line."""
     kept = []
     for paragraph in regex.split(r"\n\s*\n", reference):
         line = " ".join(paragraph.split())
-        if regex.fullmatch(r"\p{Lu}[\p{L}\p{N} ,.;:'’\"?!()-]{100,}[.?!]", line):
+        if regex.fullmatch(FILTERS[kind], line):
             kept.append(line)
     return " ".join(kept)
 
@@ -117,7 +124,9 @@ def texts() -> dict[str, str]:
         "Python's reference": reference,
     }
     found |= {f"{name}, one line": " ".join(x.split()) for name, x in found.items()}
-    return found | {"Python's reference, prose": prose(reference)}
+    return found | {
+        f"Python's reference, {kind}": prose(reference, kind) for kind in FILTERS
+    }
 
 
 def parts(run: Run) -> list[str]:
@@ -126,6 +135,8 @@ def parts(run: Run) -> list[str]:
         return [run.what.replace("·", " ")]
     if run.kind == "number":
         return [f"{run.what}{n:02d}" for n in range(100)]
+    if run.kind == "spaced number":
+        return [f" {run.what}{n:02d}" for n in range(100)]
     if run.kind == "letters":
         return letters(*SCRIPTS[run.what])
     return [SENTENCES[run.what] if run.kind == "sentence" else texts()[run.what]]
@@ -136,8 +147,10 @@ def count(run: Run, tokenizer: BytePairTokenizer) -> Found:
     cut = parts(run)
     ids = tokenizer.encode_batch(cut)
     pieces = "-"
-    if run.kind == "number":
-        sizes = [tuple(len(tokenizer.token_bytes(i)) for i in each) for each in ids]
+    if run.kind in ("number", "spaced number"):
+        sizes = [
+            tuple(len(tokenizer.token_bytes(i).strip()) for i in each) for each in ids
+        ]
         pieces = "".join(map(CUTS.get, sizes))
     if run.kind == "word":
         pieces = "|".join(tokenizer.decode([i]).replace(" ", "·") for i in ids[0])
@@ -158,7 +171,12 @@ def everything() -> Iterator[list[Run]]:
         "number": [str(n) for n in range(10, 100)],
         "sentence": SENTENCES,
         "letters": SCRIPTS,
-        "text": [*TEXTS, *(f"{x}, one line" for x in TEXTS), f"{TEXTS[-1]}, prose"],
+        "text": [
+            *TEXTS,
+            *(f"{x}, one line" for x in TEXTS),
+            *(f"{TEXTS[-1]}, {kind}" for kind in FILTERS),
+        ],
+        "spaced number": [str(n) for n in range(10, 100)],
     }
     yield [Run(kind=kind, what=what) for kind, names in named.items() for what in names]
 
