@@ -159,7 +159,7 @@ def test_experts_are_two_mlps_of_eight(trial):
     assert block.chosen.sum(-1).eq(2).all()
 
 
-@pytest.mark.parametrize("arm", ["dense", "experts", "random", "wide"])
+@pytest.mark.parametrize("arm", ["dense", "experts", "random", "fixed", "wide"])
 def test_every_kind_of_expert_is_trained(trial, monkeypatch, arm):
     experts = trial("experts")
     monkeypatch.setattr(experts, "stories", lambda: (corpus(), corpus()))
