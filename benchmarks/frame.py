@@ -202,7 +202,8 @@ class Trial:
     def _record(self, about: Mapping[str, Any]) -> None:
         """Write down when, where and from what the last runs were made."""
         rows, provenance = self.table.rows(), collect(packages=self.packages)
-        found = {"provenance": provenance | about, "runs": len(rows)}
+        found = {"provenance": provenance | about, "rows": len(rows)}
+        found["runs"] = len(set(self.table.runs(rows)))
         found["processor seconds"] = round(sum(row.get(SECONDS) or 0 for row in rows))
         write_results(self.table.path.with_suffix(".json"), found)
 

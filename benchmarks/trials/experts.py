@@ -6,9 +6,11 @@ Small language models learn the beginnings of stories. They differ in the MLP of
 
 Arms        "dense": 192 hidden units. "experts": eight MLPs of 96, of which a router, a matrix of
             its own, chooses two for each token, so that 192 units work; the two scores' softmax
-            weighs what they return. "random": the same eight, and two of them drawn anew for each
-            token, with equal weights. "wide": one MLP of 768 units, as many as the experts have
-            together, and all of them work.
+            weighs what they return. "random" and "fixed": the same eight, weighed in the same way
+            by a router that starts at zero, and two of them drawn by chance: with "random" anew
+            for each token, in use as in training, with "fixed" once for each entry of the
+            vocabulary. "wide": one MLP of 768 units, as many as the experts have together, and all
+            of them work.
 Fixed       D = 48, one block, ReLU, 250 steps of AdamW, 8 rows of 32 tokens. Matrices into the
             hidden layers start with a standard deviation of 1 / sqrt(D). With experts the loss of
             balance of Switch transformers is added in training, times 0.01.
@@ -17,7 +19,7 @@ Seeds       Three at every rate. Their mean chooses the rate; all of them are ke
 Measured    The loss on the beginnings of held-out stories, in nats per token; the largest share of
             choices that fell on one expert.
 Against     Experts do not pay if "dense" is not behind them by two standard errors, seed by seed;
-            routing does not matter if "random" is not.
+            a router that learns to choose does not pay if "random" or "fixed" is not.
 
 Chapter 6 reads the table, and a test repeats one of its rows.
 """
@@ -38,7 +40,7 @@ from decoder_only.model.lm_head import next_token_loss
 
 LENGTH, WIDTH, STEPS = 32, 48, 250
 EXPERTS, CHOSEN, BALANCE = 8, 2, 0.01
-HIDDEN = {"dense": 192, "experts": 96, "random": 96, "wide": 768}
+HIDDEN = {"dense": 192, "experts": 96, "random": 96, "fixed": 96, "wide": 768}
 SEEDS = range(3)
 RATES = (1e-2, 2e-2, 4e-2)
 
@@ -91,26 +93,28 @@ def beyond(arm: Run) -> list[Run]:
 class Experts(nn.Module):
     """Several MLPs, of which two work at each position. All are computed, and two are kept."""
 
-    def __init__(
-        self, hidden: int, *, routed: bool, generator: torch.Generator
-    ) -> None:
+    def __init__(self, hidden: int, *, arm: str, generator: torch.Generator) -> None:
         super().__init__()
-        self.routed, self.generator = routed, generator
+        self.arm, self.generator = arm, generator
 
         def drawn(*shape: int, std: float) -> nn.Parameter:
             return nn.Parameter(std * torch.randn(shape, generator=generator))
 
-        self.router = drawn(WIDTH, EXPERTS, std=0.02 if routed else 0.0)
+        self.router = drawn(WIDTH, EXPERTS, std=0.02 if arm == "experts" else 0.0)
         self.up = drawn(EXPERTS, WIDTH, hidden, std=WIDTH**-0.5)
         self.down = drawn(EXPERTS, hidden, WIDTH, std=0.02 / 2**0.5)
         self.balance = torch.zeros(())
-        self.chosen = torch.empty(0)
+        self.ids = self.chosen = torch.empty(0)
+        if arm == "fixed":
+            self.of_token = torch.rand((512, EXPERTS), generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
         scores = x @ self.router
         keys = scores
-        if not self.routed:
+        if self.arm == "random":
             keys = torch.rand(scores.shape, generator=self.generator)
+        if self.arm == "fixed":
+            keys = self.of_token[self.ids]
         best = keys.topk(CHOSEN, dim=-1).indices
         self.chosen = F.one_hot(best, EXPERTS).sum(-2).float()
         weights = scores.gather(-1, best).softmax(dim=-1)
@@ -137,9 +141,11 @@ def build(run: Run) -> GPT:
     )
     model = GPT(config, generator=seeded(run.seed))
     block = model.blocks[0]
-    if run.arm in ("experts", "random"):
-        settings = {"routed": run.arm == "experts", "generator": seeded(run.seed)}
-        block.mlp = Experts(HIDDEN[run.arm], **settings)
+    if run.arm in ("experts", "random", "fixed"):
+        block.mlp = Experts(HIDDEN[run.arm], arm=run.arm, generator=seeded(run.seed))
+        model.embedding.register_forward_pre_hook(
+            lambda _, inputs: setattr(block.mlp, "ids", inputs[0])
+        )
     else:
         block.mlp.up.weight.mul_(WIDTH**-0.5 / 0.02)
     return model

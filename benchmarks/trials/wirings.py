@@ -1,6 +1,6 @@
 """Pre-norm or post-norm: which learns faster, and from which start?
 
-    python benchmarks/trials/wirings.py rates seeds scaled
+    python benchmarks/trials/wirings.py rates seeds scaled scaled_seeds tied longer
 
 Models of twelve blocks, so of twenty-four parts, learn the beginnings of the same stories.
 
@@ -84,8 +84,25 @@ def seeds() -> Iterator[list[Run]]:
 
 
 def scaled() -> Iterator[list[Run]]:
-    """Pre-norm from the scaled start, at four rates, with the seed that chooses and no other."""
-    yield [replace(SCALED, learning_rate=rate) for rate in (4e-3, 8e-3, 1.6e-2, 3.2e-2)]
+    """Pre-norm from the scaled start, halved and doubled like the others."""
+    yield from TRIAL.search([SCALED])
+
+
+def scaled_seeds() -> Iterator[list[Run]]:
+    """Three fresh seeds for it, at its best rate."""
+    yield from TRIAL.repeat([SCALED])
+
+
+def tied() -> Iterator[list[Run]]:
+    """Pre-norm from GPT-2's start at the rate that came second by less than the seeds differ."""
+    arm = replace(ARMS[3], learning_rate=1.6e-2)
+    yield [replace(arm, seed=seed) for seed in TRIAL.seeds]
+
+
+def longer() -> Iterator[list[Run]]:
+    """The two arms that end highest, once each with four times the steps."""
+    arms = [TRIAL.best(arm) for arm in (ARMS[0], ARMS[3])]
+    yield [replace(arm, seed=1, steps=4 * arm.steps) for arm in arms]
 
 
 @torch.no_grad()
@@ -157,4 +174,7 @@ if __name__ == "__main__":
         rates=rates,
         seeds=seeds,
         scaled=scaled,
+        scaled_seeds=scaled_seeds,
+        tied=tied,
+        longer=longer,
     )
