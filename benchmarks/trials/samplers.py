@@ -25,7 +25,7 @@ Chapter 16 reads the table, and makes a row again.
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
