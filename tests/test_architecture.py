@@ -101,6 +101,15 @@ def test_nothing_but_colour_changes():
     ]
 
 
+def test_a_drawn_token_comes_back_where_gradients_did():
+    figure = architecture(lit="lm_head", again=True)
+    said = {text.get_text() for text in named(figure, Text)}
+    assert "draw a token, append it, go on" in said
+    assert not {artist.get_gid() for artist in named(figure)} & {"training"}
+    plain = {text.get_text() for text in named(architecture("lm_head"), Text)}
+    assert plain - said == {"loss", "training: gradients"}
+
+
 def test_the_residual_stream_is_one_straight_line():
     lines = named(architecture(), Line2D)
     (stream,) = [line for line in lines if line.get_linewidth() == 5]

@@ -1,6 +1,6 @@
 """From a distribution over the next token to a text.
 
-`sampling` draws ids, `writing` writes text. Chapter 9.
+`sampling` draws ids, `writing` writes text. Chapter 16.
 """
 
 from decoder_only.generation.sampling import (

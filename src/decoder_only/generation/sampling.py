@@ -9,7 +9,7 @@ caution before each draw:
     top-p          only the smallest set of likeliest tokens that holds a mass of p
 
 Weights may be in 16 bits (`model.bfloat16()`): the filters and the draw are in float32 all the
-same, and decoding, which waits for weights to be read, reads half as much. Chapter 9.
+same, and decoding, which waits for weights to be read, reads half as much. Chapter 16.
 """
 
 import math

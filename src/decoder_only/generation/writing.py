@@ -1,6 +1,6 @@
 """Texts from a model: what a prompt says is text, and the model chooses how to spell its last word.
 
-Chapter 9.
+Chapter 16.
 """
 
 import codecs

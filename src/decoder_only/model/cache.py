@@ -6,7 +6,7 @@ therefore store them once, and ask only with the newest query:
     output[s] = attend(query[s], key[: s + 1], value[: s + 1])
 
 A block with a window never looks back further than that, so its cache is a ring: position s is
-in slot s mod W, over the position that has just left the window. Chapter 8.
+in slot s mod W, over the position that has just left the window. Chapter 16.
 """
 
 import math

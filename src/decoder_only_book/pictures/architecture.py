@@ -2,6 +2,7 @@
 
     architecture()                   the whole diagram, in colour
     architecture(lit="attention")    the strip, with one part in colour and the rest in grey
+    architecture(lit="lm_head", again=True)    with the way back of a token that was drawn
 
 Used by every chapter.
 """
@@ -45,7 +46,9 @@ _BLOCK = (2.00, 5.36)
 _PADDING = 0.14
 
 
-def architecture(lit: str | Collection[str] | None = None) -> Figure:
+def architecture(
+    lit: str | Collection[str] | None = None, *, again: bool = False
+) -> Figure:
     """Draw the decoder-only transformer from text to next-token probabilities.
 
     Arrays are labelled with the book's letters: batch b, position s, residual stream d, MLP f,
@@ -55,6 +58,8 @@ def architecture(lit: str | Collection[str] | None = None) -> Figure:
         lit: None for the whole diagram, from bottom to top. The part, or parts, of `PARTS` to
             draw in colour, with the rest in grey, for the strip, from left to right. "model"
             lights all that the model is assembled from.
+        again: of the strip, draw how a token comes back into the text, lit as the head is, instead
+            of how gradients come back.
 
     Returns:
         A figure 4.9 inches wide.
@@ -77,6 +82,7 @@ def architecture(lit: str | Collection[str] | None = None) -> Figure:
             _draw_margins(drawing)
         else:
             _draw_strip(drawing)
+            (_draw_way_back if again else _draw_gradients)(drawing)
     return drawing.axes.figure
 
 
@@ -323,7 +329,16 @@ def _draw_strip(drawing: _Drawing) -> None:
         drawing.line("model", (written - arm, written + arm), (_LINE, _LINE), **cross)
         drawing.line("model", (written, written), (_LINE - arm, _LINE + arm), **cross)
 
-    top = 1.96
+    for x in (1.18, 3.84):
+        drawing.line("scaling", (x, x), (0.19, 0.27))
+    drawing.line("scaling", (1.18, 3.84), (0.23, 0.23))
+    text = "scaling: deeper, wider, more text"
+    drawing.label("scaling", 2.5, 0.08, text, ha="center", fontsize=9.2)
+
+
+def _draw_gradients(drawing: _Drawing) -> None:
+    """From the loss at the right end of the strip back to all parts."""
+    top, left = 1.96, 0.99
     drawing.label(
         "training", 4.44, top, "loss", ha="center", weight="bold", fontsize=9.2
     )
@@ -331,7 +346,7 @@ def _draw_strip(drawing: _Drawing) -> None:
     drawing.line("training", (4.22, 1.09), (top, top), dashes=(4, 2))
     drawing.line("training", (1.09, 1.09), (top, _LINE + 0.1), dashes=(4, 2))
     for start, end in (
-        ((1.10, _LINE + 0.1), (left[1], _LINE + 0.1)),
+        ((1.10, _LINE + 0.1), (left, _LINE + 0.1)),
         ((1.5, top), (1.5, 1.76)),
         ((3.55, top), (3.55, 1.76)),
     ):
@@ -339,11 +354,16 @@ def _draw_strip(drawing: _Drawing) -> None:
     backed = {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 2}}
     middle = {"ha": "center", "fontsize": 9.2}
     drawing.label("training", 2.5, top, "training: gradients", **middle, **backed)
-    for x in (1.18, 3.84):
-        drawing.line("scaling", (x, x), (0.19, 0.27))
-    drawing.line("scaling", (1.18, 3.84), (0.23, 0.23))
-    text = "scaling: deeper, wider, more text"
-    drawing.label("scaling", 2.5, 0.08, text, **middle)
+
+
+def _draw_way_back(drawing: _Drawing) -> None:
+    """From the head around the block to the text."""
+    top, part = 1.96, "lm_head"
+    drawing.line(part, (4.44, 4.44, 0.51), (_UP + 0.17, top, top))
+    drawing.arrow(part, (0.51, top), (0.51, _UP + 0.18), size=9)
+    backed = {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 2}}
+    said = "draw a token, append it, go on"
+    drawing.label(part, 2.5, top, said, ha="center", fontsize=9.2, **backed)
 
 
 def _box(

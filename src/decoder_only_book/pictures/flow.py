@@ -4,7 +4,7 @@
     shapes(config, 8)                   the size of every array on the way from ids to logits
     caches(7, window=4)                 a cache that grows, and a ring that is overwritten
 
-Used by chapters 7 and 8.
+Used by chapters 7, 8 and 16.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
     lanes({"device 0": [(0, 2, "forward"), (3, 5, "backward")]})    a lane for each device
     ring_beats(4)                                                   keys and values go round
 
-Used by chapter 13.
+Used by chapters 13 and 16.
 """
 
 from collections.abc import Mapping, Sequence
