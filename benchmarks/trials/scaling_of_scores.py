@@ -131,14 +131,27 @@ def measure(run: Run) -> Found:
 
 
 def longer() -> Iterator[list[Run]]:
-    """Four times as long, from variance 1: at the best rates, at half and at twice of them."""
-    yield [
-        replace(run, steps=1200, learning_rate=factor * run.learning_rate, seed=seed)
+    """Four times as long, from variance 1: at the best rates, halved and doubled until between."""
+    arms = [
+        run
         for run in map(TRIAL.best, ARMS)
-        if run.start == "unit" and run.power in (-0.5, 0.0)
-        for factor in (1, 0.5, 2)
-        for seed in TRIAL.seeds[:2]
+        if run.start == "unit" and run.power in (-0.5, 0)
     ]
+    long = [replace(run, steps=1200) for run in arms]
+    while True:
+        wanted = []
+        for arm in long:
+            best = TRIAL.best(arm, seeds=TRIAL.seeds[:2])
+            rates = (factor * best.learning_rate for factor in (0.5, 1, 2))
+            wanted += [
+                replace(arm, learning_rate=x, seed=y)
+                for x in rates
+                for y in TRIAL.seeds[:2]
+            ]
+        made = set(TRIAL.table.runs(TRIAL.table.rows()))
+        if not (left := [run for run in wanted if run not in made]):
+            return
+        yield left
 
 
 if __name__ == "__main__":
