@@ -193,6 +193,15 @@ def test_what_matters_stays_in_sight_and_the_rest_is_folded_not_lost():
     assert second > 10
 
 
+def test_a_signature_can_be_folded_with_the_rest():
+    first, kept, second = in_sight(
+        show_source(show_table, signature=False, keep=["values = "])
+    )
+    assert first > 45
+    assert kept.startswith("    values = ")
+    assert second > 10
+
+
 CODE = """\
 @wraps
 def f(

@@ -1,6 +1,6 @@
 """How many heads, and how narrow? Two tasks for a single layer of attention.
 
-    python benchmarks/trials/narrow_heads.py rates seeds close
+    python benchmarks/trials/narrow_heads.py rates seeds close longer
 
 A layer of width 64 reads eight places, and a ninth that asks. Each place holds eight random
 numbers.
@@ -13,10 +13,10 @@ Arms        For both tasks H = 1 to 64 heads of K = 64 / H dimensions, so that a
             without being narrow; that layer has sixteen times the parameters. And four heads of 16
             that share two heads of keys and values, or one, and so have fewer parameters.
 Fixed       200 steps of Adam, 32 new texts each; linear maps lead in and out.
-Rates       Halved and doubled until the best is between two others, with seed 0. For four heads
-            every seed is also made at the rates that come within 0.01 of the best (`close`), and
-            an arm is read at the one with the best mean.
-Seeds       Five fresh ones.
+Rates       Halved and doubled until the best is between two others, with seed 0. Every fresh seed
+            is also made at the rates that come within 0.01 of the best (`close`), and an arm is
+            read at the one with the best mean, which lies between two others, too.
+Seeds       Five fresh ones; three where a run is four times as long.
 Measured    On 1,000 new texts: the mean squared error over the variance, the share that is missed.
 Against     More heads do not help to gather, or narrow heads find as well as wide ones. And, if it
             is the width that counts, sixteen wide heads find no better than sixteen narrow ones.
@@ -48,6 +48,7 @@ class Run:
     n_heads: int
     n_kv_heads: int
     head_dim: int
+    steps: int = STEPS
     learning_rate: float = 4e-3
     seed: int = 0
 
@@ -82,13 +83,48 @@ TRIAL = Trial(
 )
 
 
+def best(arm: Run) -> Run:
+    """The arm at its best rate, by the mean of the fresh seeds."""
+    return TRIAL.best(arm, seeds=TRIAL.seeds)
+
+
 def close() -> Iterator[list[Run]]:
-    """For four heads, the fresh seeds at all rates that one seed hardly tells apart."""
-    for arm in (each for each in ARMS if each.n_heads == 4):
-        found = TRIAL.scores(arm)
-        least = min(found.values())
-        near = [rate for (rate,), missed in found.items() if missed < least + 0.01]
-        yield [replace(arm, learning_rate=r, seed=x) for r in near for x in TRIAL.seeds]
+    """The fresh seeds at all rates that one seed hardly tells apart, and that seed around them."""
+    while True:
+        wanted = []
+        for arm in ARMS:
+            found = TRIAL.scores(arm)
+            near = [
+                x
+                for (x,), missed in found.items()
+                if missed < min(found.values()) + 0.01
+            ]
+            wanted += [
+                replace(arm, learning_rate=x, seed=y) for x in near for y in TRIAL.seeds
+            ]
+            middle = best(arm)
+            sides = (middle.learning_rate / 2, 2 * middle.learning_rate)
+            wanted += [
+                replace(middle, learning_rate=x) for x in sides if (x,) not in found
+            ]
+        made = set(TRIAL.table.runs(TRIAL.table.rows()))
+        if not (left := [run for run in wanted if run not in made]):
+            return
+        yield left
+
+
+def longer() -> Iterator[list[Run]]:
+    """Four times as long, what reports less than all: at the best rates, and at half of them."""
+    yield [
+        replace(
+            run, steps=4 * STEPS, learning_rate=factor * run.learning_rate, seed=seed
+        )
+        for run in map(best, ARMS)
+        if run.n_kv_heads == run.n_heads and (run.task == "find" or run.n_heads < 4)
+        if run.head_dim * run.n_heads == WIDTH
+        for factor in (1, 0.5)
+        for seed in TRIAL.seeds[:3]
+    ]
 
 
 class Layer(nn.Module):
@@ -130,16 +166,18 @@ def measure(run: Run) -> Found:
     heads = {"n_heads": run.n_heads, "n_kv_heads": run.n_kv_heads}
     layer = Layer(run.task, head_dim=run.head_dim, **heads)
     adam = torch.optim.Adam(layer.parameters(), lr=run.learning_rate, fused=True)
-    for step in range(STEPS):
+    for step in range(run.steps):
         *given, wanted = texts(run.task, 1_000 * run.seed + step, 32)
         adam.zero_grad()
         F.mse_loss(layer(*given), wanted).backward()
         adam.step()
-    *given, wanted = texts(run.task, 1_000 * run.seed + STEPS, 1_000)
+    *given, wanted = texts(run.task, 1_000 * run.seed + run.steps, 1_000)
     with torch.no_grad():
         missed = F.mse_loss(layer(*given), wanted) / wanted.square().mean()
     return Found(loss=missed.item())
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, close=close)
+    TRIAL.main(
+        measure, rates=TRIAL.search, seeds=TRIAL.repeat, close=close, longer=longer
+    )

@@ -8,8 +8,8 @@ Arms        A start and a scale. The start is "gpt2": weights of standard deviat
             this width give queries and keys components of variance 0.03. Or "wide": query and key
             matrices are enlarged until that variance is 0.31, as the same weights give it
             at GPT-2's own width of 768. Or "unit": enlarged to variance 1, as the argument for the
-            root supposes. The dot products are divided by the root of K, left as they are, or
-            multiplied by the root.
+            root supposes. The dot products are divided by the root of K or by K itself, left as
+            they are, or multiplied by the root.
 Fixed       300 steps of AdamW. Stories are running text, in rows of 128 tokens that begin anywhere.
 Rates       Halved and doubled until the best is between two others, with seed 0.
 Seeds       Four fresh ones; two where a run is four times as long.
@@ -63,6 +63,7 @@ ARMS = [
     Run(start="unit", power=-0.5),
     Run(start="unit", power=0.0),
     Run(start="unit", power=0.5),
+    *(Run(start=start, power=-1.0) for start in ("unit", "wide", "gpt2")),
     Run(start="gpt2", power=-0.5),
     Run(start="gpt2", power=0.0),
     Run(start="wide", power=-0.5),
@@ -130,14 +131,27 @@ def measure(run: Run) -> Found:
 
 
 def longer() -> Iterator[list[Run]]:
-    """Four times as long, from variance 1: at the best rates, and at half of them."""
-    yield [
-        replace(run, steps=1200, learning_rate=factor * run.learning_rate, seed=seed)
+    """Four times as long, from variance 1: at the best rates, halved and doubled until between."""
+    arms = [
+        run
         for run in map(TRIAL.best, ARMS)
-        if run.start == "unit" and run.power < 0.5
-        for factor in (1, 0.5)
-        for seed in TRIAL.seeds[:2]
+        if run.start == "unit" and run.power in (-0.5, 0)
     ]
+    long = [replace(run, steps=1200) for run in arms]
+    while True:
+        wanted = []
+        for arm in long:
+            best = TRIAL.best(arm, seeds=TRIAL.seeds[:2])
+            rates = (factor * best.learning_rate for factor in (0.5, 1, 2))
+            wanted += [
+                replace(arm, learning_rate=x, seed=y)
+                for x in rates
+                for y in TRIAL.seeds[:2]
+            ]
+        made = set(TRIAL.table.runs(TRIAL.table.rows()))
+        if not (left := [run for run in wanted if run not in made]):
+            return
+        yield left
 
 
 if __name__ == "__main__":

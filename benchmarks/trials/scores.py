@@ -1,6 +1,6 @@
 """Dot products, divided or not, and additive scores: which learn to look back, as K grows?
 
-    python benchmarks/trials/scores.py rates seeds longer
+    python benchmarks/trials/scores.py rates wider seeds longer
 
 One head learns the quiz of chapter 3. The first of forty-two tokens is one of sixteen plants,
 forty random words follow, and the last token asks for the plant.
@@ -13,7 +13,8 @@ Fixed       200 steps of Adam; 800 for the arms of `longer`.
 Rates       Two for each arm: one for what makes the scores (queries, keys and the vector u), one
             for the rest. A score without a division is larger by the root of K, so one rate for
             all would decide between the arms. Both are halved and doubled until the best is
-            between two others, by the mean of four seeds, or the quiz is solved (`SOLVED`).
+            between two others, by the mean of four seeds, or the quiz is solved (`SOLVED`). For
+            undivided products at K = 256, from variance 1, all fifteen pairs around it (`wider`).
 Seeds       Four that choose the rates, and eight fresh ones.
 Measured    The mean loss in nats over the quizzes of the last 50 steps, which are always new.
 Against     The claim says that additive scores are better than undivided products at large K. It
@@ -114,6 +115,18 @@ def rates() -> Iterator[list[Run]]:
         yield wanted
 
 
+def wider() -> Iterator[list[Run]]:
+    """All pairs of rates, for the arm that fails most: undivided, K = 256, from variance 1."""
+    yield [
+        Run(
+            score="as they come", head_dim=256, score_rate=x, learning_rate=y, seed=seed
+        )
+        for x in (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3)
+        for y in (4e-3, 8e-3, 1.6e-2)
+        for seed in CHOOSING
+    ]
+
+
 def seeds() -> Iterator[list[Run]]:
     """Fresh seeds at the best rates."""
     yield [replace(best(arm), seed=seed) for arm in ARMS for seed in TRIAL.seeds]
@@ -205,4 +218,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=rates, seeds=seeds, longer=longer)
+    TRIAL.main(measure, rates=rates, wider=wider, seeds=seeds, longer=longer)

@@ -111,7 +111,10 @@ def _skipped(code: str) -> str:
 
 
 def show_source(
-    *objects: Any, docstring: bool = True, keep: Sequence[str] | None = None
+    *objects: Any,
+    docstring: bool = True,
+    signature: bool = True,
+    keep: Sequence[str] | None = None,
 ) -> Source:
     """Show the code that runs: the source of functions, classes or modules, unedited.
 
@@ -129,6 +132,7 @@ def show_source(
         objects: any of the package's functions, classes, methods or modules.
         docstring: False leaves the docstrings out, with the blank lines that follow
             them, and nothing else. A body that is only a docstring keeps it.
+        signature: False folds the signatures, too, where `keep` folds what is not named.
         keep: what to keep in sight; each must occur in at least one of the objects.
 
     Returns:
@@ -151,7 +155,7 @@ def show_source(
                     f"keep={name!r} is in no line of {names}; name what is there now"
                 )
         listings = [
-            _folded(listing, set().union(*lines.values()))
+            _folded(listing, set().union(*lines.values()), signature)
             for listing, lines in zip(listings, found, strict=True)
         ]
     return Source(tuple(listings))
@@ -214,12 +218,13 @@ def _lines_named(code: str, name: str) -> set[int]:
     return found
 
 
-def _folded(listing: Listing, wanted: set[int]) -> Listing:
-    """The listing with its signature and the wanted statements in sight."""
+def _folded(listing: Listing, wanted: set[int], signature: bool = True) -> Listing:
+    """The listing with the wanted statements in sight, and its signature if it is wanted."""
     n_lines = len(listing.code.splitlines())
     tree = ast.parse(listing.code)
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    if not isinstance(tree.body[0], ast.Expr):  # a module begins with its docstring
+    # A module begins with its docstring.
+    if signature and not isinstance(tree.body[0], ast.Expr):
         wanted = wanted | {_extent(tree.body[0])[0]}
     kept = set(wanted)
     for first, last in map(_extent, statements):
