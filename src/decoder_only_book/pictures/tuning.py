@@ -22,9 +22,7 @@ _WIDTH = 5.0
 _NAMES = 0.95  # inches, for the names of the rows
 
 
-def answer_loss(
-    pieces: Sequence[str], probabilities: Sequence[float | None]
-) -> Figure:
+def answer_loss(pieces: Sequence[str], probabilities: Sequence[float | None]) -> Figure:
     """Draw a text token by token, and the loss of those tokens that count.
 
     Args:
@@ -115,7 +113,7 @@ def answers_beside(answers: Sequence[str], panels: Mapping[str, ArrayLike]) -> F
             y = zero + scale * number + (0.13 if above else -0.13)
             said = f"{number:.2f}".replace("-", "−")
             axes.text(x, y, said, fontsize=9.5, **middle)
-            axes.text(x, 0.2, name, **middle)
+            axes.text(x, 0.2, name, fontsize=9.5, **middle)
     return axes.figure
 
 
