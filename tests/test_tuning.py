@@ -5,7 +5,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from decoder_only_book import plots
-from decoder_only_book.pictures.tuning import answer_loss, answers_beside
+from decoder_only_book.pictures.tuning import answer_loss, answers_beside, conversation
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +19,15 @@ def test_a_token_of_the_instruction_has_no_loss():
     said = [text.get_text() for text in axes.texts]
     assert said.count("–") == 4
     assert {"0.69", "1.39", "mean: (0.69 + 1.39) / 2 = 1.04"} <= {*said}
+
+
+def test_what_the_assistant_says_counts_with_its_end():
+    (axes,) = conversation([[("user", "Q"), ("assistant", "A")]]).axes
+    blue = plt.matplotlib.colors.to_rgba(plots.BLUE, 0.2)
+    boxes = [p for p in axes.patches if type(p) is Rectangle]
+    assert sum(box.get_facecolor() == blue for box in boxes) == 2
+    said = [text.get_text() for text in axes.texts]
+    assert said == ["<user>", "Q", "<end>", "<assistant>", "A", "<end>"]
 
 
 def test_bars_have_one_scale_and_two_colours():

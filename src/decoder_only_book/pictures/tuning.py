@@ -1,6 +1,7 @@
 """Pictures of fine-tuning: which tokens the loss counts, and numbers of a few answers side by side.
 
     answer_loss(pieces, probabilities)      an instruction, its answer, and the loss of each token
+    conversation(turns)                     a chat template, with the tokens whose loss counts
     answers_beside(answers, panels)         bars for the same answers, a panel for each of several
 
 Used by chapter 12.
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from decoder_only_book import plots
 
-__all__ = ["answer_loss", "answers_beside"]
+__all__ = ["answer_loss", "answers_beside", "conversation"]
 
 _WIDTH = 5.0
 _NAMES = 0.95  # inches, for the names of the rows
@@ -72,6 +73,35 @@ def answer_loss(pieces: Sequence[str], probabilities: Sequence[float | None]) ->
         va="center_baseline",
         fontweight="bold",
     )
+    return axes.figure
+
+
+def conversation(turns: Sequence[Sequence[tuple[str, str]]]) -> Figure:
+    """Draw a conversation in a chat template, and colour the tokens whose loss counts.
+
+    Args:
+        turns: a row for each question with its answer: who speaks, and what is said. What the
+            "assistant" says counts, with the end of its turn.
+
+    Returns:
+        A figure, as wide as a phone.
+    """
+    axes = plots.page(_WIDTH, 0.55 * len(turns) + 0.1)
+    marks = sum(3 for _ in turns[0])
+    width = (_WIDTH - 0.1) / marks
+    for row, line in enumerate(turns):
+        y = 0.55 * (len(turns) - row) - 0.45
+        cells = [
+            (piece, speaker == "assistant" and place > 0)
+            for speaker, said in line
+            for place, piece in enumerate((f"<{speaker}>", said, "<end>"))
+        ]
+        for place, (piece, counts) in enumerate(cells):
+            x = 0.05 + width * place
+            colour, strength = (plots.BLUE, 0.2) if counts else (plots.MIST, 0.35)
+            plots.box(axes, (x + 0.02, y), (width - 0.04, 0.4), colour, strength)
+            look = {"ha": "center", "va": "center_baseline", "fontsize": 9}
+            axes.text(x + width / 2, y + 0.2, piece, parse_math=False, **look)
     return axes.figure
 
 
