@@ -100,7 +100,7 @@ def conversation(turns: Sequence[Sequence[tuple[str, str]]]) -> Figure:
             x = 0.05 + width * place
             colour, strength = (plots.BLUE, 0.2) if counts else (plots.MIST, 0.35)
             plots.box(axes, (x + 0.02, y), (width - 0.04, 0.4), colour, strength)
-            look = {"ha": "center", "va": "center_baseline", "fontsize": 9}
+            look = {"ha": "center", "va": "center_baseline", "fontsize": 9.3}
             axes.text(x + width / 2, y + 0.2, piece, parse_math=False, **look)
     return axes.figure
 
