@@ -132,7 +132,7 @@ def test_the_drawn_losses_of_preferences_have_the_exact_one_as_their_mean(
     assert found["DPO, expected"] == pytest.approx(found["DPO, all pairs"], rel=0.005)
 
 
-@pytest.mark.parametrize("arm", ["probe", "lora"])
+@pytest.mark.parametrize("arm", ["probe", "bag", "lora"])
 def test_classifiers_learn_from_examples(trial, monkeypatch, arm):
     classifiers = trial("classifiers")
     monkeypatch.setattr(classifiers, "N_TESTED", 6)

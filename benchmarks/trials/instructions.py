@@ -1,6 +1,6 @@
 """A model is asked for a story about somebody in which something happens: does it learn to obey?
 
-    python benchmarks/trials/instructions.py rates seeds
+    python benchmarks/trials/instructions.py rates seeds swapped
 
 The stored model of the hamlet learns "A story about NAME in which something is lost:" (or given, or
 sown), followed by the first 48 tokens of such a story.
@@ -9,6 +9,7 @@ Arms        "answers": the loss is on the tokens of the answers.
             "all": the loss is on those of the instructions, too.
             "shuffled": like "answers", but each instruction belongs to another story.
             "base": the model before it learned.
+            `swapped` has "answers" at the rate of "all", and "all" at that of "answers".
 Fixed       200 steps of AdamW on eight pairs each.
 Rates       Halved and doubled until the best is between two others, with seed 0, by `loss`.
             "shuffled" has the rate of "answers".
@@ -45,6 +46,7 @@ from decoder_only.variants.finetuning import answer_rows
 
 SHARES = "name", "tale", "reached", "told", "obeyed"
 VERBS = {"lost": "lost", "gift": "given", "garden": "sown"}
+OTHER_RATE = ", the other's rate"
 LENGTH, STEPS, BATCH, N_TESTED = 48, 200, 8, 60
 
 
@@ -83,6 +85,17 @@ def seeds() -> Iterator[list[Run]]:
         yield [shuffled, Run(arm="base", learning_rate=0.0, seed=seed)]
 
 
+def swapped() -> Iterator[list[Run]]:
+    """Each arm at the best rate of the other, from the same seeds."""
+    answers, both = (TRIAL.best(arm) for arm in ARMS)
+    for seed in TRIAL.seeds:
+        rates = {"answers": both.learning_rate, "all": answers.learning_rate}
+        yield [
+            Run(arm=arm + OTHER_RATE, learning_rate=rate, seed=seed)
+            for arm, rate in rates.items()
+        ]
+
+
 def instruction(name: str, tale: str) -> list[int]:
     told = f"A story about {name} in which something is {VERBS[tale]}:\n"
     return [END, *TOKENIZER.encode(told)]
@@ -117,7 +130,7 @@ def fitted(run: Run) -> GPT:
     def loss_at(step: int) -> Tensor:
         some = pairs[step * BATCH : (step + 1) * BATCH]
         asked, told = map(list, zip(*some, strict=True))
-        if run.arm == "all":
+        if run.arm.removesuffix(OTHER_RATE) == "all":
             told = [[*a[1:], *b] for a, b in zip(asked, told, strict=True)]
             asked = [[END]] * len(told)
         inputs, targets = answer_rows(asked, told)
@@ -171,4 +184,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=seeds)
+    TRIAL.main(measure, rates=TRIAL.search, seeds=seeds, swapped=swapped)

@@ -1,6 +1,6 @@
 """Rewarded answers whose best distribution is known: how near do policy gradients and DPO come?
 
-    python benchmarks/trials/policies.py rates seeds free halved noise
+    python benchmarks/trials/policies.py rates seeds free halved noise undivided
 
 The model is a state of the hamlet's training, after 512 steps, which knows some of the people's
 favourite foods. The prompts are "NAME liked" for the 18 people whose favourite has two tokens. The
@@ -20,6 +20,9 @@ Arms        "exact" climbs the objective itself, and draws nothing.
             `noise` has two controls for DPO, each at its own rate. "DPO, expected" gets the same
             pairs, and its loss is the mean over both preferences. "DPO, all pairs" descends the
             exact mean over all pairs of the reference.
+            `undivided` has two controls for GRPO, each at its own rate. "GRPO, undivided" does not
+            divide by the group's spread. "GRPO, undivided, doubled" does not either, and every
+            reward is twice as large.
 Fixed       60 steps of AdamW with a cosine.
 Rates       Halved and doubled until the best is between two others, with seed 0, by the last `kl`.
 Seeds       Three fresh ones.
@@ -93,6 +96,10 @@ CONTROLS = [
     Run(arm="DPO, expected", learning_rate=1e-3),
     Run(arm="DPO, all pairs", learning_rate=2e-3),
 ]
+UNDIVIDED = [
+    Run(arm="GRPO, undivided", learning_rate=5e-4),
+    Run(arm="GRPO, undivided, doubled", learning_rate=5e-4),
+]
 TRIAL = Trial(
     "policies",
     Run,
@@ -125,6 +132,12 @@ def noise() -> Iterator[list[Run]]:
     """Two controls for DPO, each at its own rate."""
     yield from TRIAL.search(CONTROLS)
     yield from TRIAL.repeat(CONTROLS)
+
+
+def undivided() -> Iterator[list[Run]]:
+    """Two controls for GRPO, each at its own rate."""
+    yield from TRIAL.search(UNDIVIDED)
+    yield from TRIAL.repeat(UNDIVIDED)
 
 
 def questions() -> tuple[AnswerTree, list[list[int]], Float[Tensor, "b _"]]:
@@ -160,10 +173,11 @@ def loss_of(
         is_expected = arm == "DPO, expected"
         return loss_of_pairs(log_q, log_p, rewards, generator, is_expected)
     answers = drawn(log_q.detach(), GROUP, generator)
+    rewards = 2 * rewards if arm.endswith("doubled") else rewards
     return grpo_loss(
         *(x.gather(1, answers) for x in (log_q, log_p, rewards)),
         beta=0.0 if arm == "free" else BETA,
-        penalty="loss" if arm == "GRPO" else "reward",
+        penalty="loss" if arm.startswith("GRPO") else "reward",
         divide=arm == "GRPO",
     )
 
@@ -261,4 +275,5 @@ if __name__ == "__main__":
         free=free,
         halved=halved,
         noise=noise,
+        undivided=undivided,
     )
