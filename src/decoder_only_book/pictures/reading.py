@@ -1,0 +1,158 @@
+"""Pictures of who reads whom: three families of transformers, and what a masked model is asked.
+
+    families()                     decoder, encoder, encoder-decoder: their masks and their work
+    fates(200)                     which of so many tokens are targets, and what is seen of them
+    two_words(rows, columns, ...)  tables of the probabilities of two words, side by side
+    directions(points, query)      sentences as arrows of length one
+
+Used by chapter 11.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from decoder_only_book import plots
+
+__all__ = ["directions", "fates", "families", "two_words"]
+
+_CELL = 0.23
+_SOURCE, _TARGET = "Bobby likes plums ▢".split(), "◁ Bobby mag".split()
+
+
+def families() -> Figure:
+    """Draw the masks of the three families; a filled cell is a pair that may be read.
+
+    Returns:
+        A figure, as wide as a phone.
+    """
+    axes = plots.page(4.8, 4.5)
+    heads = {"decoder": 4.2, "encoder": 2.95, "encoder-decoder": 1.55}
+    jobs = {"decoder": "writes", "encoder": "reads", "encoder-decoder": "reads, then writes"}
+    for name, y in heads.items():
+        axes.text(0.05, y, name, fontsize=11, weight="bold", va="center_baseline")
+        axes.text(0.05, y - 0.22, jobs[name], fontsize=10, va="center_baseline")
+    triangle, whole = np.tril(np.ones((3, 3))), np.ones((4, 4))
+    whole[:, 3] = 0
+    _grid(axes, (2.35, 3.45), triangle, _TARGET, _TARGET, plots.BLUE)
+    _grid(axes, (2.35, 2.02), whole, _SOURCE, _SOURCE, plots.GREEN)
+    _grid(axes, (0.72, 0.08), whole, _SOURCE, _SOURCE, plots.GREEN, above=False)
+    _grid(axes, (2.35, 0.2), whole[:3], _TARGET, _SOURCE, plots.ORANGE)
+    _grid(axes, (4.0, 0.2), triangle, ["", "", ""], _TARGET, plots.BLUE)
+    return axes.figure
+
+
+def _grid(
+    axes: Axes,
+    corner: tuple[float, float],
+    mask: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    colour: str,
+    *,
+    above: bool = True,
+) -> None:
+    """A mask with the asking words at its left, and the words that are read above."""
+    n, m = mask.shape
+    for i in range(n):
+        y = corner[1] + _CELL * (n - 1 - i)
+        word = {"ha": "right", "va": "center_baseline", "fontsize": 9.2}
+        axes.text(corner[0] - 0.06, y + _CELL / 2, rows[i], **word)
+        for j in range(m):
+            shade = colour if mask[i, j] else None
+            plots.box(axes, (corner[0] + _CELL * j, y), (_CELL, _CELL), shade, 0.65)
+    top = corner[1] + _CELL * n + 0.04
+    for j in range(m if above else 0):
+        place = corner[0] + _CELL * (j + 0.35), top
+        look = {"rotation": 40, "rotation_mode": "anchor", "fontsize": 9.2}
+        axes.text(*place, columns[j], ha="left", va="bottom", **look)
+
+
+def fates(
+    n: int, *, rate: float = 0.15, shares: tuple[float, float] = (0.8, 0.1)
+) -> Figure:
+    """Draw tokens as squares: which are targets, and what a masked model sees of them.
+
+    Args:
+        n: how many tokens, a multiple of 20.
+        rate: the share that is a target.
+        shares: of the targets, those behind the mask, and those that are exchanged.
+
+    Returns:
+        A figure, as wide as a phone.
+
+    Raises:
+        ValueError: the squares do not fill their rows.
+    """
+    if n % 20 or n < 20:
+        raise ValueError(f"{n=} must be a multiple of 20")
+    targets = round(rate * n)
+    hidden, changed = (round(share * targets) for share in shares)
+    kinds = ["masked"] * hidden + ["random"] * changed
+    kinds += ["kept"] * (targets - len(kinds)) + ["no target"] * (n - targets)
+    order = np.random.default_rng(3).permutation(n)
+    looks = {
+        "masked": (plots.INK, 0.85),
+        "random": (plots.VERMILLION, 0.9),
+        "kept": (plots.BLUE, 0.9),
+        "no target": (None, 0.0),
+    }
+    height = 0.23 * n // 20 + 0.75
+    axes = plots.page(4.8, height)
+    for place, index in enumerate(order):
+        corner = 0.1 + 0.23 * (place % 20), 0.1 + 0.23 * (place // 20)
+        plots.box(axes, corner, (0.19, 0.19), *looks[kinds[index]])
+    for column, (name, look) in enumerate(looks.items()):
+        x = 0.1 + 1.17 * column
+        plots.box(axes, (x, height - 0.33), (0.19, 0.19), *look)
+        text = f"{name}: {kinds.count(name)}"
+        axes.text(x + 0.25, height - 0.23, text, fontsize=9.5, va="center_baseline")
+    return axes.figure
+
+
+def two_words(
+    firsts: Sequence[str], seconds: Sequence[str], tables: Mapping[str, ArrayLike]
+) -> Figure:
+    """Tables of what is said of two words, side by side; a row for each first word.
+
+    Args:
+        firsts, seconds: the words.
+        tables: what is said of each pair, by the titles of the tables.
+
+    Returns:
+        A figure, as wide as a phone.
+    """
+    with plots.style():
+        figure, panels = plt.subplots(1, len(tables), figsize=(4.8, 2.1), squeeze=False)
+        for axes, (title, table) in zip(panels[0], tables.items(), strict=True):
+            names = {"row_labels": firsts, "col_labels": seconds}
+            plots.heatmap(table, limits=(0, 1), decimals=2, ax=axes, **names)
+            axes.set_title(title, loc="center", fontsize=10)
+            axes.set_xticklabels(seconds, rotation=0)
+            if axes is not panels[0][0]:
+                axes.set_yticklabels([])
+    return figure
+
+
+def directions(points: Mapping[str, tuple[float, float]], query: str) -> Figure:
+    """Draw sentences as arrows from one point, the query's in another colour.
+
+    Args:
+        points: the sentences' vectors, of length one.
+        query: which of them asks.
+
+    Returns:
+        A figure, as wide as a phone.
+    """
+    axes = plots.page(4.8, 2.6)
+    for name, (x, y) in points.items():
+        colour = plots.VERMILLION if name == query else plots.BLUE
+        end = 0.3 + 2.1 * x, 0.2 + 2.1 * y
+        look = {"color": colour, "linewidth": 2, "mutation_scale": 13}
+        plots.arrow(axes, (0.3, 0.2), end, **look)
+        axes.text(end[0] + 0.08, end[1], name, fontsize=10.5, va="center_baseline")
+    return axes.figure
