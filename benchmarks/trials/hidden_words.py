@@ -86,9 +86,7 @@ class Found:
 
 
 ARMS = [Run(arm=a, learning_rate=1.6e-2) for a in SENTENCES if "64" not in a]
-ARMS += [
-    Run(arm=arm, steps=1600, learning_rate=4e-3) for arm in ("masked", "causal")
-]
+ARMS += [Run(arm=arm, steps=1600, learning_rate=4e-3) for arm in ("masked", "causal")]
 TRIAL = Trial(
     "hidden_words",
     Run,

@@ -1,4 +1,4 @@
-"""Why does a masked model see a random word at a tenth of its targets, and the right one at another?
+"""Why does a masked model see a random word at a tenth of its targets, and leave another tenth?
 
     python benchmarks/trials/kinds_of_masks.py rates seeds store
 

@@ -17,8 +17,8 @@ Arms        "contrastive" is an encoder of two blocks and width 32, whose mean o
 Fixed       400 steps of AdamW with a cosine schedule.
 Rates       Halved and doubled until the best is inside, with seed 0.
 Seeds       Three fresh ones.
-Measured    `misses`: of 1,000 German sentences that are held out, the share whose nearest English one
-            among 1,000 is not its source. `rank`: the mean place of the source.
+Measured    `misses`: of 1,000 German sentences that are held out, the share whose nearest English
+            one among 1,000 is not its source. `rank`: the mean place of the source.
 Against     The encoder needs no training for pairs if "masked" misses as little, and no attention
             if "bag" does.
 

@@ -32,9 +32,9 @@ __all__ = [
     "learn",
     "running_stories",
     "seeded",
+    "store_weights",
     "stories",
     "stories_in_stored_tokens",
-    "store_weights",
     "take_steps",
 ]
 
@@ -150,7 +150,9 @@ def store_weights(name: str, model: nn.Module) -> None:
     """Put a model's weights into the package, in bfloat16, for `stored.load_weights`."""
     path = FOLDER / "encoders" / f"{name}.safetensors"
     path.parent.mkdir(exist_ok=True)
-    kept = {id(x): key for key, x in reversed([*model.state_dict(keep_vars=True).items()])}
+    kept = {
+        id(x): key for key, x in reversed([*model.state_dict(keep_vars=True).items()])
+    }
     state = model.state_dict()
     save_file({key: state[key].bfloat16() for key in kept.values()}, path)
     about = {"provenance": collect(packages=("torch",))}

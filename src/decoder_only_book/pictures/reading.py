@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike
 
 from decoder_only_book import plots
 
-__all__ = ["directions", "fates", "families", "two_words"]
+__all__ = ["directions", "families", "fates", "two_words"]
 
 _CELL = 0.23
-_SOURCE, _TARGET = "Bobby likes plums ▢".split(), "◁ Bobby mag".split()
+_SOURCE, _TARGET = ["Bobby", "likes", "plums", "▢"], ["◁", "Bobby", "mag"]
 
 
 def families() -> Figure:
@@ -30,19 +30,26 @@ def families() -> Figure:
     Returns:
         A figure, as wide as a phone.
     """
-    axes = plots.page(4.8, 4.5)
-    heads = {"decoder": 4.2, "encoder": 2.95, "encoder-decoder": 1.55}
-    jobs = {"decoder": "writes", "encoder": "reads", "encoder-decoder": "reads, then writes"}
+    axes = plots.page(4.8, 4.95)
+    heads = {"decoder": 4.4, "encoder": 3.2, "encoder-decoder": 1.75}
+    jobs = {
+        "decoder": "writes",
+        "encoder": "reads",
+        "encoder-decoder": "reads, then writes",
+    }
     for name, y in heads.items():
         axes.text(0.05, y, name, fontsize=11, weight="bold", va="center_baseline")
         axes.text(0.05, y - 0.22, jobs[name], fontsize=10, va="center_baseline")
     triangle, whole = np.tril(np.ones((3, 3))), np.ones((4, 4))
     whole[:, 3] = 0
-    _grid(axes, (2.35, 3.45), triangle, _TARGET, _TARGET, plots.BLUE)
-    _grid(axes, (2.35, 2.02), whole, _SOURCE, _SOURCE, plots.GREEN)
-    _grid(axes, (0.72, 0.08), whole, _SOURCE, _SOURCE, plots.GREEN, above=False)
-    _grid(axes, (2.35, 0.2), whole[:3], _TARGET, _SOURCE, plots.ORANGE)
-    _grid(axes, (4.0, 0.2), triangle, ["", "", ""], _TARGET, plots.BLUE)
+    _grid(axes, (2.35, 3.75), triangle, _TARGET, _TARGET, plots.BLUE)
+    _grid(axes, (2.35, 2.3), whole, _SOURCE, _SOURCE, plots.GREEN)
+    _grid(axes, (0.62, 0.05), whole, _SOURCE, _SOURCE, plots.GREEN)
+    _grid(axes, (2.35, 0.28), whole[:3], _TARGET, _SOURCE, plots.ORANGE)
+    _grid(axes, (3.9, 0.28), triangle, ["", "", ""], _TARGET, plots.BLUE)
+    look = {"color": plots.INK, "linewidth": 1.3}
+    plots.arrow(axes, (1.58, 0.62), (1.82, 0.62), **look)
+    plots.arrow(axes, (3.85, 0.62), (3.33, 0.62), **look)
     return axes.figure
 
 
@@ -53,8 +60,6 @@ def _grid(
     rows: Sequence[str],
     columns: Sequence[str],
     colour: str,
-    *,
-    above: bool = True,
 ) -> None:
     """A mask with the asking words at its left, and the words that are read above."""
     n, m = mask.shape
@@ -66,7 +71,7 @@ def _grid(
             shade = colour if mask[i, j] else None
             plots.box(axes, (corner[0] + _CELL * j, y), (_CELL, _CELL), shade, 0.65)
     top = corner[1] + _CELL * n + 0.04
-    for j in range(m if above else 0):
+    for j in range(m):
         place = corner[0] + _CELL * (j + 0.35), top
         look = {"rotation": 40, "rotation_mode": "anchor", "fontsize": 9.2}
         axes.text(*place, columns[j], ha="left", va="bottom", **look)
@@ -107,10 +112,10 @@ def fates(
         corner = 0.1 + 0.23 * (place % 20), 0.1 + 0.23 * (place // 20)
         plots.box(axes, corner, (0.19, 0.19), *looks[kinds[index]])
     for column, (name, look) in enumerate(looks.items()):
-        x = 0.1 + 1.17 * column
+        x = 0.1 + 1.13 * column
         plots.box(axes, (x, height - 0.33), (0.19, 0.19), *look)
         text = f"{name}: {kinds.count(name)}"
-        axes.text(x + 0.25, height - 0.23, text, fontsize=9.5, va="center_baseline")
+        axes.text(x + 0.23, height - 0.23, text, fontsize=9.2, va="center_baseline")
     return axes.figure
 
 
