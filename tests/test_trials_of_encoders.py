@@ -111,7 +111,7 @@ def test_translators_are_trained_and_judged(trial):
 
 def test_a_retriever_is_trained_and_judged(trial, monkeypatch):
     retrieval = trial("retrieval")
-    monkeypatch.setattr(retrieval, "STEPS", 3)
+    monkeypatch.setattr(retrieval, "STEPS", 10)
     found = measured(retrieval, retrieval.Run(arm="bag", seed=1), "misses", "rank")
     assert 0 <= found["misses"] <= 1
 

@@ -4,6 +4,8 @@
     fates(200)                     which of so many tokens are targets, and what is seen of them
     two_words(rows, columns, ...)  tables of the probabilities of two words, side by side
     directions(points, query)      sentences as arrows of length one
+    cross_shapes(3, 5)             the arrays of cross-attention and their sizes
+    masked_sentence(words, seen)   what a masked model sees of a sentence, and its targets
 
 Used by chapter 11.
 """
@@ -18,7 +20,14 @@ from numpy.typing import ArrayLike
 
 from decoder_only_book import plots
 
-__all__ = ["directions", "families", "fates", "two_words"]
+__all__ = [
+    "cross_shapes",
+    "directions",
+    "families",
+    "fates",
+    "masked_sentence",
+    "two_words",
+]
 
 _CELL = 0.23
 _SOURCE, _TARGET = ["Bobby", "likes", "plums", "▢"], ["◁", "Bobby", "mag"]
@@ -160,4 +169,80 @@ def directions(points: Mapping[str, tuple[float, float]], query: str) -> Figure:
         look = {"color": colour, "linewidth": 2, "mutation_scale": 13}
         plots.arrow(axes, (0.3, 0.2), end, **look)
         axes.text(end[0] + 0.08, end[1], name, fontsize=10.5, va="center_baseline")
+    return axes.figure
+
+
+def cross_shapes(n_target: int, n_source: int) -> Figure:
+    """Draw the arrays of one head of cross-attention, from two texts to one result.
+
+    Args:
+        n_target: S, at most 6.
+        n_source: T, at most 6.
+
+    Returns:
+        A figure, as wide as a phone.
+
+    Raises:
+        ValueError: a text is too long for the picture.
+    """
+    if not (1 <= n_target <= 6 and 1 <= n_source <= 6):
+        raise ValueError(f"{n_target=} and {n_source=} must be from 1 to 6")
+    axes = plots.page(4.8, 2.6)
+    cell, width = 0.19, 3  # components of a head
+    arrays = {
+        "$q$  (s, k)": (0.1, 1.65, n_target, width, plots.BLUE),
+        "$k$  (t, k)": (0.1, 0.1, n_source, width, plots.GREEN),
+        "$v$  (t, k)": (2.75, 0.1, n_source, width, plots.GREEN),
+        "$w$  (s, t)": (1.55, 1.65, n_target, n_source, plots.ORANGE),
+        "$o$  (s, k)": (3.95, 1.65, n_target, width, plots.BLUE),
+    }
+    for name, (x, y, rows, columns, colour) in arrays.items():
+        for i in range(rows):
+            for j in range(columns):
+                corner = x + cell * j, y + cell * i
+                plots.box(axes, corner, (cell, cell), colour, 0.55)
+        axes.text(x, y + cell * rows + 0.1, name, fontsize=10.5)
+    look = {"color": plots.INK, "linewidth": 1.3}
+    level = 1.65 + cell * n_target / 2
+    right = 1.55 + cell * n_source
+    plots.arrow(axes, (0.75, level), (1.47, level), **look)
+    plots.arrow(axes, (0.75, 0.8), (1.47, 1.6), **look)
+    plots.arrow(axes, (right + 0.08, level), (3.87, level), **look)
+    plots.arrow(axes, (3.4, 0.8), (3.87, 1.6), **look)
+    return axes.figure
+
+
+def masked_sentence(words: Sequence[str], seen: Sequence[str]) -> Figure:
+    """Draw a sentence and, below each word, what a masked model sees.
+
+    Args:
+        words: of the sentence.
+        seen: what is in their places; "" where a word is no target.
+
+    Returns:
+        A figure, as wide as a phone, two rows of words.
+
+    Raises:
+        ValueError: there are not as many of one as of the other.
+    """
+    if len(words) != len(seen):
+        raise ValueError(f"{len(seen)=} must be {len(words)}, as words")
+    axes = plots.page(4.8, 2.2)
+    half = -(-len(words) // 2)
+    size = 4.0 / half, 0.3
+    text = {"ha": "center", "va": "center_baseline", "fontsize": 9.5}
+    for row, y in enumerate((1.7, 0.55)):
+        for name, below in (("text", 0.0), ("seen", 0.38)):
+            axes.text(0.05, y - below + 0.15, name, va="center_baseline", fontsize=9.5)
+        for column in range(half):
+            place = row * half + column
+            if place >= len(words):
+                break
+            x = 0.72 + size[0] * column
+            colour = plots.VERMILLION if seen[place] else None
+            plots.box(axes, (x, y), size, colour, 0.35)
+            plots.box(axes, (x, y - 0.38), size, colour, 0.35)
+            middle = x + size[0] / 2
+            axes.text(middle, y + 0.15, words[place], **text)
+            axes.text(middle, y - 0.23, seen[place] or words[place], **text)
     return axes.figure
