@@ -150,3 +150,17 @@ def test_other_bad_input_is_refused():
         GERMAN.pairs(split="test")
     with unchecked(), pytest.raises(ValueError, match="seed='0' must"):
         GERMAN.pairs(seed="0")
+
+
+def test_next_pieces_multiply_to_the_probability_of_a_sentence():
+    for pair in DRAWN[:100]:
+        steps = [
+            GERMAN.next_pieces(pair.source[:place])[piece]
+            for place, piece in enumerate(pair.source)
+        ]
+        log_p = GERMAN.source_log_prob(pair.source)
+        assert math.log(math.prod(steps)) == pytest.approx(log_p)
+        assert GERMAN.next_pieces(pair.source) == {END: 1.0}
+    assert math.fsum(GERMAN.next_pieces(["Bobby"]).values()) == pytest.approx(1)
+    with pytest.raises(ValueError, match="the beginning of a sentence"):
+        GERMAN.next_pieces(["Bobby", "Bobby"])

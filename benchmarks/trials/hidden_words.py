@@ -1,4 +1,4 @@
-"""A piece is hidden: what do a masked model and a decoder make of both sides, against the truth?
+"""A piece is hidden: how soon does a masked model answer well, and how soon a decoder?
 
     python benchmarks/trials/hidden_words.py rates seeds
 
@@ -8,35 +8,25 @@ Models of width 32, with two pre-norm blocks and learned positions, learn the En
 Arms        Two models, with 16 sentences a step:
               "masked" is a masked model (15%, of which 80/10/10);
               "causal" is a GPT.
-            Two controls have as many targets as another arm:
-              "masked, as many answers" has 107 sentences, and so as many targets as "causal", but
-              also more sentences;
-              "causal, as few answers" has a target at 15% of the pieces of its 16 sentences.
-            Four have both as many targets and as many sentences as "causal". Their 107 rows (112 in
-            the last two) are copies of 16 sentences:
-              "masked, same sentences" masks each copy anew. So two thirds of the pieces are a
-              target, some of them twice, and some words around them are wrong;
-              "masked, same sentences, plain" puts the mask at every target, as in the test;
-              "masked, each piece once" does so, too, and each piece is a target in one of seven
-              copies. So the masks are also as even over the rows as can be;
-              "masked, as even" has as many in each row, at places drawn anew for each copy, so that
-              some pieces are a target twice.
-            The last three were added when the others had been seen.
-Fixed       400 steps of AdamW with a cosine schedule.
-Rates       Five, and one more where the best was the largest, with seed 0. `scored` has a best rate
-            of its own.
+            Two controls, each with as many targets as the other model:
+              "masked, 107 sentences" has 15% of so many sentences;
+              "causal, 15%" has a target at 15% of the pieces of its 16 sentences.
+Fixed       AdamW with a cosine schedule, for 400 steps; the two models also for 1,600.
+Rates       Halved and doubled until the best is inside, with seed 0, for each length.
 Seeds       Three fresh ones.
-Measured    Pieces of held-out sentences are hidden. The language gives the exact posterior p: each
-            piece of the vocabulary is put there, and the sentence scored. The table has the mean of
-            KL(p || q) in nats. For `gap`, q is the masked model's answer at the mask, or the causal
-            model's next-token distribution, which sees the left side only. For `scored`, q follows
-            from the causal model's probabilities of whole sentences. `rates` hides one piece of
-            each of 150 sentences, never the full stop. `seeds` hides every piece of 40 further
-            sentences, where no answer from the left side is better on average than the language's
-            own next piece.
-Against     Reading both ways is of no use if a masked model's gap is no smaller than that. A model
-            made for it is of no use if `scored` is smaller than the masked models' gaps; and that,
-            for the same sentences, fails if the gap of "masked, each piece once" is as small.
+Measured    Pieces of held-out sentences are hidden. The table has means of KL(p || q) in nats,
+            where q is the model's answer.
+              `own`: p is the best answer to what the model has read. For a masked model that is
+              the exact posterior, given all other pieces; for a causal one the exact distribution
+              of the next piece, given those before. Rates are chosen by it.
+              `gap`: p is the posterior for both.
+              `scored`: p is the posterior, and q follows from the causal model's probabilities of
+              whole sentences, with each piece of the vocabulary in the gap.
+            `rates` hides one piece of each of 150 sentences, never the full stop. The others hide
+            every piece of 40 further sentences.
+Against     Masking costs no signal if, after as many steps and sentences, `own` of "masked" is no
+            larger than that of "causal". The number of targets has no part in it if the controls
+            are like the models without them.
 
 Chapter 11 reads the table.
 """
@@ -44,7 +34,7 @@ Chapter 11 reads the table.
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from random import Random
@@ -63,17 +53,12 @@ from decoder_only_book.translation import GERMAN
 
 SENTENCES = {  # a step
     "masked": 16,
-    "masked, as many answers": 107,
+    "masked, 107 sentences": 107,
+    "masked, 64 sentences": 64,  # of `kinds_of_masks.py`
     "causal": 16,
-    "masked, same sentences": 16,
-    "causal, as few answers": 16,
-    "masked, each piece once": 16,
-    "masked, same sentences, plain": 16,
-    "masked, as even": 16,
+    "causal, 15%": 16,
 }
-ROWS, ASKED, COPIES = 107, 0.15, 7
-RATES, ONE_MORE = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2), 6.4e-2
-STEPS = 400
+ASKED = 0.15
 MASK = len(GERMAN.vocabulary)
 
 
@@ -82,39 +67,36 @@ class Run:
     """What sets a run apart."""
 
     arm: str
-    learning_rate: float = RATES[0]
+    steps: int = 400
+    learning_rate: float = 8e-3
     seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What is measured: the KL divergence to the exact posterior in nats.
+    """What is measured: KL divergences in nats.
 
     Runs of seed 0, which choose the rates, have other questions than those of other seeds.
     """
 
     parameters: int
+    own: float
     gap: float
     scored: float | None
 
 
-ARMS = [Run(arm=arm) for arm in SENTENCES]
-TRIAL = Trial("hidden_words", Run, Found, score="gap", digits=4, packages=("torch",))
-
-
-def rates() -> Iterator[list[Run]]:
-    """Every arm at five rates, and at one more where the best was the largest."""
-    yield [replace(arm, learning_rate=rate) for arm in ARMS for rate in RATES]
-    open_arms = [arm for arm in ARMS if TRIAL.best(arm).learning_rate == RATES[-1]]
-    yield [replace(arm, learning_rate=ONE_MORE) for arm in open_arms]
-
-
-def seeds() -> Iterator[list[Run]]:
-    """Every arm at the best rate of each way to answer, from three fresh seeds."""
-    best = [TRIAL.best(arm) for arm in ARMS]
-    causal = [arm for arm in ARMS if arm.arm.startswith("causal")]
-    best += [TRIAL.best(arm, score="scored") for arm in causal]
-    yield [replace(arm, seed=seed) for arm in best for seed in (1, 2, 3)]
+ARMS = [Run(arm=a, learning_rate=1.6e-2) for a in SENTENCES if "64" not in a]
+ARMS += [Run(arm=arm, steps=1600, learning_rate=4e-3) for arm in ("masked", "causal")]
+TRIAL = Trial(
+    "hidden_words",
+    Run,
+    Found,
+    arms=ARMS,
+    seeds=(1, 2, 3),
+    score="own",
+    digits=4,
+    packages=("torch",),
+)
 
 
 def posterior(pieces: tuple[str, ...], place: int) -> Tensor:
@@ -122,6 +104,12 @@ def posterior(pieces: tuple[str, ...], place: int) -> Tensor:
     made = ([*pieces[:place], word, *pieces[place + 1 :]] for word in GERMAN.vocabulary)
     scores = [GERMAN.source_log_prob(sentence) for sentence in made]
     return torch.tensor([*scores, -math.inf], dtype=torch.float64).softmax(0)
+
+
+def next_piece(pieces: tuple[str, ...], place: int) -> Tensor:
+    """p(piece | those before it) for each of the vocabulary, and the mask; exactly."""
+    found = GERMAN.next_pieces(pieces[:place])
+    return torch.tensor([*(found.get(w, 0.0) for w in GERMAN.vocabulary), 0.0]).double()
 
 
 def places(*, choosing: bool) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -135,63 +123,40 @@ def places(*, choosing: bool) -> Iterator[tuple[tuple[str, ...], int]]:
             yield from ((pair.source, place) for place in range(len(pair.source)))
 
 
-@functools.cache
-def questions(*, choosing: bool) -> list[tuple[Tensor, int, Tensor]]:
-    """Ids of a held-out sentence, the place of a hidden piece among them, and its posterior."""
-    return [
-        (torch.tensor(GERMAN.encode(pieces)), place + 1, posterior(pieces, place))
-        for pieces, place in places(choosing=choosing)
-    ]
+@dataclass(frozen=True)
+class Questions:
+    """Hidden pieces.
 
-
-def padded(rows: list[Tensor]) -> Tensor:
-    return pad_sequence(rows, batch_first=True)
-
-
-def each_once(
-    ids: Tensor, generator: torch.Generator, *, anew: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Copies of sentences, in which every piece is masked just once.
-
-    With `anew`, as many pieces are masked in each copy, but any of them.
+    Attributes:
+        ids: a row for each question, padded.
+        places: where in the row the hidden piece is.
+        posterior, left: the exact answers, from both sides and from the left one.
     """
-    is_piece = ids > 2  # not padding, nor the start, nor the end
-    keys = torch.rand((COPIES if anew else 1, *ids.shape), generator=generator)
-    keys = keys.masked_fill(~is_piece, 2.0)
-    ranks = keys.argsort(-1).argsort(-1)  # among the pieces of a sentence
-    copies = torch.arange(COPIES)[:, None, None]
-    hidden = (is_piece & (ranks % COPIES == copies)).flatten(0, 1)
-    ids = ids.repeat(COPIES, 1)
-    return ids.masked_fill(hidden, MASK), ids.masked_fill(~hidden, -1)
+
+    ids: Tensor
+    places: Tensor
+    posterior: Tensor
+    left: Tensor
 
 
-def next_pieces(
-    ids: Tensor, arm: str, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """What a causal arm reads, and its targets."""
-    inputs, targets = ids[:, :-1], ids[:, 1:].masked_fill(ids[:, 1:] == 0, -1)
-    if arm == "causal, as few answers":
-        left_out = torch.rand(targets.shape, generator=generator) >= ASKED
-        targets = targets.masked_fill(left_out, -1)
-    return inputs, targets
+@functools.cache
+def questions(*, choosing: bool) -> Questions:
+    """The pieces that are hidden to choose rates by, or those that are reported."""
+    asked = list(places(choosing=choosing))
+    return Questions(
+        ids=padded([GERMAN.encode(pieces) for pieces, _ in asked]),
+        places=torch.tensor([place + 1 for _, place in asked]),
+        posterior=torch.stack([posterior(*each) for each in asked]),
+        left=torch.stack([next_piece(*each) for each in asked]),
+    )
 
 
-def hidden_pieces(
-    ids: Tensor, arm: str, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """What a masked arm reads, and its targets."""
-    if arm in ("masked, each piece once", "masked, as even"):
-        return each_once(ids, generator, anew=arm == "masked, as even")
-    if arm.startswith("masked, same sentences"):
-        ids = ids.repeat(COPIES, 1)[:ROWS]
-    settings = {"mask_id": MASK, "vocab_size": MASK + 1, "keep": {0, 1, 2}}
-    if arm.endswith("plain"):
-        settings["shares"] = (1.0, 0.0)
-    return mask_tokens(ids, **settings, generator=generator)
+def padded(rows: list[list[int]]) -> Tensor:
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
-def fitted(run: Run) -> GPT:
-    """A model that has learned."""
+def build(run: Run) -> GPT:
+    """The model of a run, and the generator that goes on with its masks."""
     config = GPTConfig(
         vocab_size=MASK + 1,
         context_length=20,
@@ -200,42 +165,50 @@ def fitted(run: Run) -> GPT:
         n_heads=4,
         activation="gelu",
     )
-    generator = seeded(run.seed)
     is_causal = run.arm.startswith("causal")
     kind = GPT if is_causal else partial(MaskedModel, pad_id=0)
-    model = kind(config, generator=generator)
+    return kind(config, generator=seeded(run.seed))
+
+
+def fitted(run: Run, shares: tuple[float, float] = (0.8, 0.1)) -> GPT:
+    """A model that has learned."""
+    model, generator = build(run), seeded(1_000 + run.seed)
     drawn = GERMAN.pairs(seed=run.seed)
+    hidden = {"mask_id": MASK, "vocab_size": MASK + 1, "keep": {0, 1, 2}}
 
     def batch_at(_: int) -> tuple[Tensor, Tensor]:
         pairs = islice(drawn, SENTENCES[run.arm])
-        ids = padded([torch.tensor(GERMAN.encode(pair.source)) for pair in pairs])
-        if is_causal:
-            return next_pieces(ids, run.arm, generator)
-        return hidden_pieces(ids, run.arm, generator)
+        ids = padded([GERMAN.encode(pair.source) for pair in pairs])
+        if not run.arm.startswith("causal"):
+            return mask_tokens(ids, **hidden, shares=shares, generator=generator)
+        targets = ids[:, 1:].masked_fill(ids[:, 1:] == 0, -1)
+        if run.arm == "causal, 15%":
+            left_out = torch.rand(targets.shape, generator=generator) >= ASKED
+            targets = targets.masked_fill(left_out, -1)
+        return ids[:, :-1], targets
 
     optimizers = build_optimizers(model, learning_rate=run.learning_rate)
-    share_at = partial(cosine, warmup_steps=STEPS // 10, total_steps=STEPS)
-    take_steps(model, optimizers, batch_at, steps=STEPS, share_at=share_at)
+    share_at = partial(cosine, warmup_steps=run.steps // 10, total_steps=run.steps)
+    take_steps(model, optimizers, batch_at, steps=run.steps, share_at=share_at)
     return model.eval()
 
 
 @torch.no_grad()
-def answers(model: GPT, asked: list[tuple[Tensor, int, Tensor]]) -> Tensor:
+def answers(model: GPT, asked: Questions) -> Tensor:
     """log q for every question: at the mask, or from the left side."""
-    ids = padded([ids for ids, _, _ in asked])
-    rows = torch.arange(len(ids))
-    places = torch.tensor([place for _, place, _ in asked])
+    ids, rows = asked.ids.clone(), torch.arange(len(asked.ids))
     if not isinstance(model, MaskedModel):
-        return model(ids)[rows, places - 1].log_softmax(-1)
-    ids[rows, places] = MASK
-    return model(ids)[rows, places].log_softmax(-1)
+        return model(ids)[rows, asked.places - 1].log_softmax(-1)
+    ids[rows, asked.places] = MASK
+    return model(ids)[rows, asked.places].log_softmax(-1)
 
 
 @torch.no_grad()
-def by_scoring(model: GPT, asked: list[tuple[Tensor, int, Tensor]]) -> Tensor:
+def by_scoring(model: GPT, asked: Questions) -> Tensor:
     """log q from a causal model's probabilities of whole sentences."""
     found = []
-    for ids, place, _ in asked:
+    for ids, place in zip(asked.ids, asked.places, strict=True):
+        ids = ids[ids != 0]
         texts = ids.repeat(MASK + 1, 1)
         texts[:, place] = torch.arange(MASK + 1)
         loss = next_token_loss(model(texts[:, :-1]), texts[:, 1:], reduction="none")
@@ -243,25 +216,27 @@ def by_scoring(model: GPT, asked: list[tuple[Tensor, int, Tensor]]) -> Tensor:
     return torch.stack(found).log_softmax(-1)
 
 
-def divergence(log_q: Tensor, asked: list[tuple[Tensor, int, Tensor]]) -> float:
+def divergence(p: Tensor, log_q: Tensor) -> float:
     """Mean KL(p || q) in nats."""
-    truth = torch.stack([truth for _, _, truth in asked])
-    terms = torch.special.xlogy(truth, truth) - truth * log_q
+    terms = torch.special.xlogy(p, p) - p * log_q
     return terms.sum(1).mean().item()
 
 
 def measure(run: Run) -> Found:
     """Make one run."""
     model, asked = fitted(run), questions(choosing=run.seed == 0)
+    log_q, is_causal = answers(model, asked), run.arm.startswith("causal")
     scored = None
-    if run.arm.startswith("causal"):
-        scored = divergence(by_scoring(model, asked), asked)
+    if is_causal:
+        scored = divergence(asked.posterior, by_scoring(model, asked))
+    best = asked.left if is_causal else asked.posterior
     return Found(
         parameters=model.count_parameters(),
-        gap=divergence(answers(model, asked), asked),
+        own=divergence(best, log_q),
+        gap=divergence(asked.posterior, log_q),
         scored=scored,
     )
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=rates, seeds=seeds)
+    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat)

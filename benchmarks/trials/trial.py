@@ -11,17 +11,19 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Int
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from frame import Trial
+from provenance import collect, write_results
 
 from decoder_only.data import Corpus, document_corpus, story_corpora
 from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import NextTokenLoss, train_step
 from decoder_only.training.optimizers import set_learning_rate
-from decoder_only_book.stored import load_story_model
+from decoder_only_book.stored import FOLDER, load_story_model
 
 __all__ = [
     "Trial",
@@ -30,6 +32,7 @@ __all__ = [
     "learn",
     "running_stories",
     "seeded",
+    "store_weights",
     "stories",
     "stories_in_stored_tokens",
     "take_steps",
@@ -141,6 +144,19 @@ def take_steps(
         result = train_step(NextTokenLoss(model), optimizers, *batch_at(step), **limit)
         losses.append(result.loss.item())
     return losses
+
+
+def store_weights(name: str, model: nn.Module) -> None:
+    """Put a model's weights into the package, in bfloat16, for `stored.load_weights`."""
+    path = FOLDER / "encoders" / f"{name}.safetensors"
+    path.parent.mkdir(exist_ok=True)
+    kept = {
+        id(x): key for key, x in reversed([*model.state_dict(keep_vars=True).items()])
+    }
+    state = model.state_dict()
+    save_file({key: state[key].bfloat16() for key in kept.values()}, path)
+    about = {"provenance": collect(packages=("torch",))}
+    write_results(path.with_suffix(".json"), about)
 
 
 @functools.cache

@@ -15,8 +15,10 @@ exact, and so is which words of the source each word of the target translates.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, product
 from random import Random
 from typing import NamedTuple
@@ -219,6 +221,41 @@ class LanguagePair:
             ways *= 2 if phrase is None else 2 * len(slot)
         return -math.log(ways)
 
+    def next_pieces(self, begun: Sequence[str]) -> dict[str, float]:
+        """P(next piece) of a sentence that begins so, before it is translated; exactly.
+
+        What follows the subject is drawn slot by slot and does not depend on it, so the
+        probabilities of all beginnings can be added up.
+
+        Raises:
+            ValueError: no sentence begins so.
+        """
+        n = 2 if begun and begun[0] == "The" else 1
+        after_subject = len(begun) >= n
+        table = self._beginnings[after_subject]
+        begun = tuple(begun[n:] if after_subject else begun)
+        found = {w: p for w in self.vocabulary if (p := table[(*begun, w)])}
+        if not found and table[begun]:
+            return {END: 1.0}
+        if not found:
+            raise ValueError(f"{begun=} must be the beginning of a sentence")
+        total = math.fsum(found.values())
+        return {word: p / total for word, p in found.items()}
+
+    @functools.cached_property
+    def _beginnings(self) -> tuple[Counter, Counter]:
+        """P that a subject begins with such pieces, and that what follows it does."""
+        firsts = _beginnings([_shares(self.subjects, spell=_capital)])
+        heads = {form: tuple(words) for form, words in _AUXILIARIES.items()}
+        rest: Counter = Counter()
+        for form in self.FORMS:
+            slots = [[(heads[form], 1.0)], _shares(self.verbs[form])]
+            slots += [_shares(self.qualities, 0.5), _shares(self.things)]
+            slots += [_shares(self.places, 0.5), _shares(self.times, 0.5)]
+            for begun, p in _beginnings([*slots, [((".",), 1.0)]]).items():
+                rest[begun] += p / len(self.FORMS)
+        return firsts, rest
+
     def log_prob(self, source: str | Sequence[str], target: str) -> float:
         """log P(target | source) in nats; minus infinity if it is no translation."""
         for pair in self.translations(source):  # the likeliest first
@@ -303,6 +340,27 @@ class LanguagePair:
         pieces = [self.vocabulary[i] for i in ids]
         pieces = pieces[: pieces.index(END)] if END in pieces else pieces
         return self.text([p for p in pieces if p not in (PADDING, START)])
+
+
+def _shares(
+    phrases: Sequence[Phrase], there: float = 1.0, spell: Callable = tuple
+) -> list[tuple[tuple[str, ...], float]]:
+    """What a slot is filled with: nothing, or each phrase alike."""
+    missing = [((), 1 - there)] if there < 1 else []
+    return missing + [(spell(p.source), there / len(phrases)) for p in phrases]
+
+
+def _beginnings(slots: Sequence[Sequence[tuple[tuple[str, ...], float]]]) -> Counter:
+    """P that what is drawn from the slots, one after the other, begins with such pieces."""
+    found, ended = Counter({(): 1.0}), {(): 1.0}
+    for slot in slots:
+        longer = Counter()
+        for (begun, p), (pieces, share) in product(ended.items(), slot):
+            longer[begun + pieces] += p * share
+            for n in range(1, len(pieces) + 1):
+                found[begun + pieces[:n]] += p * share
+        ended = longer
+    return found
 
 
 def _take(rest: list[str], phrases: Sequence[Phrase]) -> Phrase | None:

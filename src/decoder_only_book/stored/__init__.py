@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from decoder_only.training.checkpoint import SavedRun
 
-__all__ = ["FOLDER", "load_model", "load_runs", "load_story_model"]
+__all__ = ["FOLDER", "load_model", "load_runs", "load_story_model", "load_weights"]
 
 FOLDER = Path(__file__).parent
 """Where it all lies."""
@@ -62,6 +64,24 @@ def load_model(name: str, step: int | None = None) -> SavedRun:
 def load_story_model() -> SavedRun:
     """The model that most chapters look into, `load_model("full")`."""
     return load_model("full")
+
+
+def load_weights(name: str) -> dict[str, Tensor]:
+    """The weights of a small model of chapter 11, which were rounded to bfloat16, in float32.
+
+    Args:
+        name: "translator", of `benchmarks/trials/translators.py`; or "masked", of
+            `benchmarks/trials/kinds_of_masks.py`. A table that two parts share is there once.
+
+    Raises:
+        ValueError: there are no such weights.
+    """
+    from safetensors.torch import load_file
+
+    files = {path.stem: path for path in (FOLDER / "encoders").glob("*.safetensors")}
+    if name not in files:
+        raise ValueError(f"{name=} must be one of {', '.join(sorted(files))}")
+    return {key: x.float() for key, x in load_file(files[name]).items()}
 
 
 def load_runs(experiment: str) -> np.ndarray:
