@@ -7,9 +7,9 @@ into four groups of about equal size, by how frequent the target is in the train
 
 Arms        `rules`: descent, momentum and AdamW.
             `longer`: descent in four times as many steps.
-            `weighted`: descent and momentum, on a loss that counts each target by one over the root
-            of its frequency. If rare tokens are what holds descent back, this should help them; it
-            is measured on the loss as it is.
+            `weighted`: all three on a loss that counts each target by one over the root of its
+            frequency. If rare tokens are what holds descent back, this should help it, and AdamW
+            less. It is measured on the loss as it is.
 Fixed       200 steps of eight rows (800 in `longer`), 20 of warm-up and half a cosine.
 Rates       Two for each arm, of matrices and of tables. `rules` has the best of `updates.py`,
             and the other two search for their own with seed 0.
@@ -95,7 +95,7 @@ def longer() -> Iterator[list[Run]]:
 
 def weighted() -> Iterator[list[Run]]:
     """Rare targets count more."""
-    yield from searched([arm(rule, weighted=True) for rule in ("descent", "momentum")])
+    yield from searched([arm(rule, weighted=True) for rule in ("descent", "momentum", "adamw")])
 
 
 def counts() -> np.ndarray:
