@@ -95,7 +95,9 @@ def longer() -> Iterator[list[Run]]:
 
 def weighted() -> Iterator[list[Run]]:
     """Rare targets count more."""
-    yield from searched([arm(rule, weighted=True) for rule in ("descent", "momentum", "adamw")])
+    yield from searched(
+        [arm(rule, weighted=True) for rule in ("descent", "momentum", "adamw")]
+    )
 
 
 def counts() -> np.ndarray:
@@ -140,7 +142,9 @@ def losses_of_groups(model: GPT) -> list[Found]:
     _, held_out = updates.material()
     model.eval()
     found, groups = [], []
-    for inputs, targets in evaluation_batches(held_out, batch_size=32, context_length=64):
+    for inputs, targets in evaluation_batches(
+        held_out, batch_size=32, context_length=64
+    ):
         losses = next_token_loss(model(inputs), targets, reduction="none")
         counted = targets != IGNORED
         found.append(losses[counted])

@@ -177,6 +177,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(
-        measure, shapes=shapes, shares=shares, longer=longer, muon=muon, cap=cap
-    )
+    TRIAL.main(measure, shapes=shapes, shares=shares, longer=longer, muon=muon, cap=cap)

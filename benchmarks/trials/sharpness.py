@@ -56,7 +56,11 @@ TRIAL = Trial("sharpness", Run, Found, digits=4)
 
 def rates() -> Iterator[list[Run]]:
     """All rates, three seeds."""
-    yield [Run(learning_rate=rate, seed=seed) for seed in (1, 2, 3) for rate in (0.25, 0.5, 1.0)]
+    yield [
+        Run(learning_rate=rate, seed=seed)
+        for seed in (1, 2, 3)
+        for rate in (0.25, 0.5, 1.0)
+    ]
 
 
 def sharpness(
