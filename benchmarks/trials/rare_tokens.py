@@ -1,18 +1,17 @@
 """Why descent lags behind Adam on language: which tokens does each rule learn?
 
-    python benchmarks/trials/rare_tokens.py rules weighted longer
+    python benchmarks/trials/rare_tokens.py rules weighted
 
 Models of chapter 9 learn the openings of stories as in `updates.py`. The held-out targets are cut
 into four groups of about equal size, by how frequent the target is in the training text.
 
 Arms        `rules`: descent, momentum and AdamW.
-            `longer`: descent in four times as many steps.
             `weighted`: all three on a loss that counts each target by one over the root of its
             frequency. If rare tokens are what holds descent back, this should help it, and AdamW
             less. It is measured on the loss as it is.
-Fixed       200 steps of eight rows (800 in `longer`), 20 of warm-up and half a cosine.
+Fixed       200 steps of eight rows, 20 of warm-up and half a cosine.
 Rates       Two for each arm, of matrices and of tables. `rules` has the best of `updates.py`,
-            and the other two search for their own with seed 0.
+            and `weighted` searches for its own with seed 0.
 Seeds       Three fresh ones.
 Measured    Held-out loss of each group (1 has the most frequent targets, 0 is all), and how many
             different tokens it has.
@@ -86,11 +85,6 @@ def rules() -> Iterator[list[Run]]:
 def searched(arms: list[Run]) -> Iterator[list[Run]]:
     yield from TRIAL.search(arms)
     yield fresh([TRIAL.best(each) for each in arms])
-
-
-def longer() -> Iterator[list[Run]]:
-    """Four times as many steps for the slowest."""
-    yield from searched([arm("descent", steps=800)])
 
 
 def weighted() -> Iterator[list[Run]]:
@@ -178,4 +172,4 @@ def measure(run: Run) -> list[Found]:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rules=rules, longer=longer, weighted=weighted)
+    TRIAL.main(measure, rules=rules, weighted=weighted)

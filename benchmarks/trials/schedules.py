@@ -1,6 +1,6 @@
 """How the learning rate should rise and fall: schedules compared, and what warm-up does.
 
-    python benchmarks/trials/schedules.py shapes muon cap longer shares
+    python benchmarks/trials/schedules.py shapes muon cap longer
 
 Models of chapter 9 learn the openings of stories as in `updates.py`, which has the arms with a
 cosine of 200 steps, too. Eight rows a step, no clipping, no decay of weights.
@@ -8,7 +8,6 @@ cosine of 200 steps, too. Eight rows a step, no clipping, no decay of weights.
 Arms        `shapes`: after 20 steps of warm-up, AdamW's rates stay (`constant`), fall with the
             inverse square root of the step, along half a cosine, or in a straight line to zero over
             a share of the steps that are left: 0.4 (warm-up, stable, decay).
-            `shares`: shares of 0.2 and 1 (a straight line from the peak).
             `longer`: cosine and stable-decay in four times as many steps.
             `muon`: the same two for Muon.
             `cap`: AdamW at one rate for all weights, a cosine, no warm-up, and each matrix's step
@@ -76,7 +75,6 @@ TRIAL = Trial("schedules", Run, Found, tuned=("learning_rate", "table_learning_r
 STABLE = Run(schedule="warmup_stable_decay", decay_fraction=0.4)
 SHAPES = [Run(schedule="constant"), Run(schedule="inverse_square_root")]
 SHAPES += [Run(schedule="cosine"), STABLE]
-SHARES = [replace(STABLE, decay_fraction=share) for share in (0.2, 1.0)]
 TWO = [Run(schedule="cosine"), STABLE]
 LONGER = [replace(each, steps=800) for each in TWO]
 MUON = {"rule": "muon", "learning_rate": 0.01, "table_learning_rate": 0.08}
@@ -94,11 +92,6 @@ def tuned(arms: list[Run], n_seeds: int = 5) -> Iterator[list[Run]]:
 def shapes() -> Iterator[list[Run]]:
     """Four schedules for AdamW."""
     yield from tuned(SHAPES)
-
-
-def shares() -> Iterator[list[Run]]:
-    """A shorter and a longer fall."""
-    yield from tuned(SHARES, 3)
 
 
 def longer() -> Iterator[list[Run]]:
@@ -177,4 +170,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, shapes=shapes, shares=shares, longer=longer, muon=muon, cap=cap)
+    TRIAL.main(measure, shapes=shapes, muon=muon, cap=cap, longer=longer)
