@@ -19,18 +19,47 @@ ARM = ["rule", "warmup", "clip", "dropout", "texts"]
 
 def with_fresh_seeds(runs: np.ndarray) -> np.ndarray:
     """The runs of the arms that were repeated."""
-    repeated = {tuple(arm) for arm in runs[ARM][runs["seed"] > 0]}
-    return runs[[tuple(arm) in repeated for arm in runs[ARM]]]
+    return with_fresh(runs, ARM)
+
+
+def with_fresh(runs: np.ndarray, arm: list[str]) -> np.ndarray:
+    repeated = {tuple(each) for each in runs[arm][runs["seed"] > 0]}
+    return runs[[tuple(each) in repeated for each in runs[arm]]]
 
 
 def test_every_arm_has_its_rates_inside_and_three_fresh_seeds():
     runs = load_runs("updates")
     one_rate = runs[RATES[0]] == runs[RATES[1]]
+    one_rate &= ~np.char.startswith(runs["rule"], "muon, 0.9")  # tried with two only
     found = check_rates(with_fresh_seeds(runs[one_rate]), ARM)
     own = with_fresh_seeds(runs[~one_rate | (runs["seed"] == 0)])
     found += check_rates(own, ARM, rates=RATES)
     assert len(found) >= 19
     assert all(list(fresh["seed"])[:3] == [1, 2, 3] for fresh in found)
+
+
+def test_every_schedule_has_its_rates_inside_and_fresh_seeds():
+    runs = load_runs("schedules")
+    two_rates = runs[np.isinf(runs["cap"])]
+    arm = ["rule", "schedule", "decay_fraction", "steps"]
+    found = check_rates(with_fresh(two_rates, arm), arm, rates=RATES)
+    assert len(found) >= 8
+    assert all(list(fresh["seed"])[:3] == [1, 2, 3] for fresh in found)
+    cut = runs[np.isfinite(runs["cap"])]
+    assert (cut[RATES[0]] == cut[RATES[1]]).all()
+    assert len(check_rates(cut, arm)) == 1
+
+
+def test_weights_of_rare_targets_are_one_on_average(trial, monkeypatch):
+    rare = trial("rare_tokens")
+    monkeypatch.setattr(rare.updates, "material", lambda: (corpus(), corpus()))
+    monkeypatch.setitem(rare.updates.SHAPE, "vocab_size", 280)
+    n = torch.from_numpy(rare.counts()).float()
+    weights = rare.weights_of_tokens()
+    assert ((n * weights).sum() / n.sum()).item() == pytest.approx(1)
+    assert (weights * n.sqrt()).std().item() == pytest.approx(0, abs=1e-4)
+    groups = rare.group_of_token()
+    assert n[groups == 1].min() >= n[groups == 4].max()
 
 
 def test_every_size_of_batch_has_its_best_rate_inside():
