@@ -1,6 +1,6 @@
 """Ways to draw the next token: how many stories are possible, and are those as rich as true ones?
 
-    python benchmarks/trials/samplers.py filters truth penalties grammar --jobs 2
+    python benchmarks/trials/samplers.py filters truth grammar penalties
 
 The stored story model writes whole stories, at most 207 tokens long, and the language judges them.
 
