@@ -26,7 +26,7 @@ def run(
     Args:
         trial: whose runs are made.
         measure: makes one run. The docstring of its module is what `--help` prints.
-        experiments: by name. All are made, in this order, if the command names none.
+        experiments: by name. All but `store` are made, in this order, if the command names none.
     """
     parser = _parser(inspect.getmodule(measure).__doc__, experiments)
     chosen = parser.parse_args()
@@ -39,7 +39,9 @@ def run(
     if chosen.again and not chosen.rows:
         parser.error("--again needs --rows COLUMN=VALUE, such as --rows seed=1")
     if chosen.rows is None:
-        names = chosen.experiments or experiments
+        # Weights of the package are written over only where that is said.
+        unsaid = [name for name in experiments if name != "store"]
+        names = chosen.experiments or unsaid
         try:
             trial.make(measure, [(x, experiments[x]) for x in names], jobs=chosen.jobs)
         except KeyboardInterrupt:
@@ -70,7 +72,7 @@ def _parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = parser.add_argument
-    option("experiments", nargs="*", help="those to make; all, if none is named")
+    option("experiments", nargs="*", help="those to make; all but store, if none is named")
     option("--jobs", type=int, default=1, help="runs at a time, of one thread each")
     option("--into", type=Path, metavar="FOLDER", help="keep another table there")
     option("--rows", nargs="*", metavar="COLUMN=VALUE", help="show rows, and make none")

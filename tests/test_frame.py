@@ -124,8 +124,13 @@ def test_the_command_of_a_trial_has_nothing_left_to_make(name, frame, monkeypatc
         pytest.fail(f"{run} is not in the table")
 
     monkeypatch.setattr(frame.Trial, "rows_made", refuse)
+    def written():
+        return {path: path.stat().st_mtime_ns for path in stored.FOLDER.rglob("*.*")}
+
+    before = written()
     monkeypatch.setattr(sys, "argv", [name])
     runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
+    assert written() == before
 
 
 def test_the_sweep_has_nothing_left_to_make(trial):

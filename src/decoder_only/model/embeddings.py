@@ -18,6 +18,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 
+def fresh_table(n_rows: int, d_model: int) -> nn.Parameter:
+    """Normal numbers of standard deviation 0.02; on the meta device none, which would be slow."""
+    table = torch.empty(n_rows, d_model)
+    return nn.Parameter(table if table.is_meta else table.normal_(std=0.02))
+
+
 class TokenEmbedding(nn.Module):
     """A table of one learned vector per vocabulary entry.
 
@@ -30,8 +36,7 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, *, vocab_size: int, d_model: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
-        nn.init.normal_(self.weight, std=0.02)
+        self.weight = fresh_table(vocab_size, d_model)
 
     def forward(self, ids: Int[Tensor, "b s"]) -> Float[Tensor, "b s d"]:
         """Look up the row of every id."""
@@ -50,8 +55,7 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, *, context_length: int, d_model: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(context_length, d_model))
-        nn.init.normal_(self.weight, std=0.02)
+        self.weight = fresh_table(context_length, d_model)
 
     def forward(
         self, x: Float[Tensor, "b s d"], positions: Int[Tensor, "*b s"] | None = None

@@ -66,8 +66,10 @@ class GPT(nn.Module):
             self._build(config)
         for part in self.modules():
             for name, x in list(part.named_parameters(recurse=False)):
-                setattr(part, name, nn.Parameter(torch.empty_like(x, device=device)))
-        self.initialize(generator)
+                # PyTorch would import for two seconds before an `empty_like` of meta.
+                setattr(part, name, nn.Parameter(x.new_empty(x.shape, device=device)))
+        if device.type != "meta":
+            self.initialize(generator)
 
     def _build(self, config: GPTConfig) -> None:
         sizes = {"vocab_size": config.vocab_size, "d_model": config.d_model}
@@ -249,7 +251,7 @@ class GPT(nn.Module):
 
 def _draw(x: Tensor, std: float, generator: torch.Generator | None) -> Tensor:
     """Normal numbers, on the generator's device and from there to the tensor's own."""
-    if generator is None or generator.device == x.device or x.is_meta:
+    if generator is None or generator.device == x.device:
         return x.normal_(std=std, generator=generator)
     drawn = torch.empty_like(x, device=generator.device)
     return x.copy_(drawn.normal_(std=std, generator=generator))

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from decoder_only.model.embeddings import fresh_table
+
 IGNORED = -1
 """The target that the loss leaves out, such as padding after the last token of a window."""
 
@@ -46,8 +48,7 @@ class LMHead(nn.Module):
         self.scale, self.soft_cap = scale, soft_cap
         self.register_parameter("weight", None)
         if not tied:
-            self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
-            nn.init.normal_(self.weight, std=0.02)
+            self.weight = fresh_table(vocab_size, d_model)
 
     def forward(
         self, x: Float[Tensor, "*b d"], table: Float[Tensor, "v d"] | None = None

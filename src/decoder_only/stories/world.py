@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -68,7 +69,7 @@ def build_grammar(
     for name, entries in written.items():
         steepness = exponent if name == "people" else lighter
         weights, kind = zipf_weights(len(entries), steepness), KINDS.get(name, "object")
-        lexicons[name] = Lexicon(entries, weights, kind)
+        lexicons[name] = Lexicon(entries, weights.weights, kind)
     for person in lexicons["people"].entries:
         settle(rng, person, lexicons, lighter)
     for person in lexicons["people"].entries:
@@ -82,9 +83,10 @@ def build_grammar(
     return grammar
 
 
-def zipf_weights(size: int, exponent: float) -> list[int]:
-    """Weights of the ranks 1 to `size`, in whole numbers."""
-    return [max(1, round(1e12 / rank**exponent)) for rank in range(1, size + 1)]
+@cache
+def zipf_weights(size: int, exponent: float) -> Weights:
+    """Weights of the ranks 1 to `size`, made once for all people who choose from a list."""
+    return Weights(max(1, round(1e12 / rank**exponent)) for rank in range(1, size + 1))
 
 
 def shuffled(rng: Random, items: list[Any]) -> list[Any]:
@@ -229,7 +231,7 @@ def settle(
         return index
 
     def pick(options: list[Any]) -> Any:
-        return options[choose(Weights(zipf_weights(len(options), exponent)))]
+        return options[choose(zipf_weights(len(options), exponent))]
 
     def draw(name: str, besides: Sequence[int] = ()) -> Record:
         source = lexicons[name]

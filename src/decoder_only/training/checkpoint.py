@@ -556,6 +556,6 @@ def _model_from(
         shapes = [tuple(x[name].shape) if name in x else None for x in (tensors, empty)]
         if shapes[0] != shapes[1]:
             raise ValueError(f"{mismatch}{name} has shape {shapes[0]}, not {shapes[1]}")
-    model.to_empty(device=device or "cpu")
-    model.load_state_dict(tensors)
+        tensors[name] = tensors[name].to(device or "cpu", empty[name].dtype)
+    model.load_state_dict(tensors, assign=True)
     return model
