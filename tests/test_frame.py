@@ -124,6 +124,7 @@ def test_the_command_of_a_trial_has_nothing_left_to_make(name, frame, monkeypatc
         pytest.fail(f"{run} is not in the table")
 
     monkeypatch.setattr(frame.Trial, "rows_made", refuse)
+
     def written():
         return {path: path.stat().st_mtime_ns for path in stored.FOLDER.rglob("*.*")}
 
