@@ -235,7 +235,7 @@ def test_a_state_leaves_a_machine_by_every_card_of_its_group(tensor_parallel):
 @pytest.mark.parametrize("budget", [{}, {"parameters": 2e9}])
 def test_devices_that_wait_are_paid_for_in_hours(device, budget):
     """Hours are met exactly, and sixteen devices do not buy sixteen times the tokens of one."""
-    settings = {"hours": 100, "n_devices": 16, "network": 5e9, **budget}
+    settings = {"hours": 100, "n_devices": 16, "network": 5e9 / 8, **budget}
     plan = plan_training(LAW, DEVICES[device], **settings)
     assert plan.computing < 0.9
     assert plan.seconds == pytest.approx(100 * 3600, rel=1e-9)
