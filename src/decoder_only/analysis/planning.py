@@ -145,15 +145,13 @@ class Plan:
 
         Source: Austin et al. (2025), part 12, on collectives across nodes.
         """
-        one_machine = self.n_devices <= _MACHINE
-        whole_groups = one_machine or _MACHINE % self.tensor_parallel == 0
-        cards = min(_MACHINE, self.tensor_parallel)
+        n, one_machine = self.tensor_parallel, self.n_devices <= _MACHINE
+        # Where a group is inside one machine, no card is in the way.
+        state = math.inf if one_machine else max(1, _MACHINE // n)
+        inside = one_machine or _MACHINE % n == 0
+        cards = {"state": state, "matrices": math.inf if inside else min(_MACHINE, n)}
         link, network = self.device.link, self.network
-        state = min(link, network * max(1, _MACHINE // self.tensor_parallel))
-        return {
-            "state": link if one_machine else state,
-            "matrices": link if whole_groups else min(link, network * cards),
-        }
+        return {name: min(link, n * network) for name, n in cards.items()}
 
     @property
     def paces(self) -> dict[str, float]:

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from decoder_only.variants.parallelism.group import Group
 
-__all__ = ["clip_shares"]
-
 
 def clip_shares(
     shares: Iterable[nn.Parameter],

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from decoder_only.variants.parallelism.group import Group
 
-__all__ = ["hierarchical_all_reduce", "tree_all_reduce"]
-
 
 def tree_all_reduce(x: Tensor, group: Group) -> Tensor:
     """The sum of all tensors: pairs are summed, then pairs of pairs, and the sum comes back down.
