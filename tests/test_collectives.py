@@ -7,6 +7,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from decoder_only.variants.parallelism import (
+    hierarchical_all_reduce,
+    tree_all_reduce,
+)
 from decoder_only.variants.parallelism.group import Group, launch
 
 pytestmark = pytest.mark.skipif(
@@ -71,6 +75,38 @@ def test_a_ring_sends_what_is_counted_for_a_native_collective(n):
     assert native == [(wanted, calls)] * n
     sent = {name: size for name, size in wanted.items() if size}
     assert by_ring == [(sent, calls)] * n
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
+def test_a_tree_sums_and_no_device_sends_more_than_its_height(n):
+    total = sum(numbers(rank, 3, 4) for rank in range(n))
+
+    def run(group):
+        return tree_all_reduce(numbers(group.rank, 3, 4), group), group.sent["tree"]
+
+    found = launch(run, n)
+    for x, _ in found:
+        assert torch.equal(x, total)
+    sent = [n_bytes // total.nbytes for _, n_bytes in found]
+    height = (n - 1).bit_length()
+    assert sum(sent) == 2 * (n - 1), "each device but one, up and down"
+    assert max(sent) == height, "the first sends down once a level"
+
+
+@pytest.mark.parametrize(("n", "m"), [(4, 2), (8, 4), (6, 3), (3, 1), (4, 4)])
+def test_a_hierarchy_sends_across_machines_what_its_devices_have_summed(n, m):
+    total = sum(numbers(rank, 5, 7) for rank in range(n))
+
+    def run(group):
+        machine, across = group.split(m)
+        x = hierarchical_all_reduce(numbers(group.rank, 5, 7), machine, across)
+        return x, sum(across.sent.values())
+
+    share, machines = -(-35 // m), n // m
+    outside = 2 * (machines - 1) * -(-share // machines) * 4
+    for x, sent in launch(run, n):
+        assert torch.equal(x, total)
+        assert sent == outside
 
 
 def test_messages_carry_their_tags_and_are_counted():

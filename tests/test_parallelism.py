@@ -30,9 +30,11 @@ from decoder_only.variants.parallelism import (
     ShardedOptimizer,
     Stage,
     TensorParallel,
+    clip_shares,
     fully_shard,
     gpipe,
     group,
+    interleaved,
     one_forward_one_backward,
     places,
     ring_attention,
@@ -945,3 +947,75 @@ def test_stages_that_wait_for_each_other_are_refused():
         Stage(make(), 0, 2)
     with pytest.raises(ValueError, match="n_layers=2 must be a multiple of the 3"):
         Stage(make(tied=False), 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("n", "micro", "chunks"), [(1, 3, 2), (2, 2, 2), (3, 6, 2), (4, 8, 1), (4, 4, 3)]
+)
+def test_interleaving_divides_the_bubble_by_the_chunks(n, micro, chunks):
+    schedules = interleaved(n, micro, chunks)
+    for tasks in schedules:
+        assert len(tasks) == len(set(tasks)) == 2 * micro * chunks
+    times = simulate(schedules, forward=1 / chunks, backward=2 / chunks)
+    total = max(end for stage in times for _, end in stage.values())
+    assert total == pytest.approx(3 * (micro + (n - 1) / chunks))
+    if chunks == 1:
+        found = [len(stage) for stage in times]
+        assert found == [len(s) for s in one_forward_one_backward(n, micro)]
+    for stage, tasks in enumerate(times):
+        for task, (begin, end) in tasks.items():
+            if task.kind == "backward":
+                forward = task._replace(kind="forward")
+                assert times[stage][forward][1] <= begin < end
+
+
+def test_interleaving_refuses_what_it_cannot_deal_out_or_run():
+    with pytest.raises(ValueError, match="n_micro_batches=5 must be a multiple of"):
+        interleaved(4, 5, 2)
+
+    def run(group):
+        stage = Stage(make(tied=False), 0, 1)
+        return run_stage(stage, interleaved(1, 1, 2)[0], group, [], loss_of)
+
+    with pytest.raises(ValueError, match="tasks must be of one chunk"):
+        launch(run, 1)
+
+
+@every_size
+@pytest.mark.parametrize("way", ["ZeRO 3", "tensor", "sequence"])
+@pytest.mark.parametrize("max_norm", [1e-3, 1e3])
+def test_shares_are_clipped_as_one_device_clips(n, way, max_norm):
+    """One number travels; what all hold counts once; a small gradient stays as it is."""
+    whole = make()
+    loss_of(whole, *batch()).backward()
+    norm = nn.utils.clip_grad_norm_(whole.parameters(), max_norm)
+    truth = {name: p.grad for name, p in whole.named_parameters()}
+
+    def run(group):
+        if way == "ZeRO 3":
+            model = fully_shard(make(), group)
+            loss_of(model, *(mine(x, group) for x in batch())).backward()
+            shares, copies = list(model.parameters()), []
+        else:
+            model = TensorParallel(make(), group, sequence=way == "sequence")
+            model(*batch()).backward()
+            parts = model.layout.values()
+            shares = [p for p, dim in parts if dim is not None]
+            copies = [p for p, dim in parts if dim is None]
+        group.sent.clear()
+        found = clip_shares(shares, group, max_norm=max_norm, copies=copies)
+        sent = dict(group.sent)
+        if way == "ZeRO 3":
+            return found, sent, torch.cat([p.grad for p in shares]).norm()
+        return found, sent, model.whole(lambda p: p.grad)
+
+    for found, sent, gradients in launch(run, n):
+        torch.testing.assert_close(found, norm)
+        assert sent == {"all-reduce": 2 * (n - 1) * 8}, "a single number, in float64"
+        if way == "ZeRO 3":
+            assert gradients < norm or n == 1
+        else:
+            for name, gradient in truth.items():
+                torch.testing.assert_close(
+                    gradients[name], gradient, atol=1e-9, rtol=1e-6
+                )

@@ -88,7 +88,7 @@ class Plan:
         tensor_parallel: among how many devices matrices and positions are divided. Such groups
             divide the batch, and weights, gradients and optimizer's state.
         utilization: the fraction of the peak that is reached while devices compute.
-        network: bytes per second that each device sends to another machine.
+        network: bytes per second that each device's own card sends to another machine.
         batch_size: sequences at a time in each group, as many as fit its memory.
         memory: bytes on each device, by what takes them.
         law: the law that predicts the loss.
@@ -137,16 +137,21 @@ class Plan:
 
     @property
     def speeds(self) -> dict[str, float]:
-        """Bytes per second over the slowest link of the rings that send "state" and "matrices".
+        """Bytes per second that each device sends of the "state" and of the "matrices".
 
-        Devices stand in machines of eight. A ring within one machine sends by the device's link.
+        Devices stand in machines of eight, each with a network card of its own. Within a machine
+        a group sends by the devices' links. Across machines it sends by the cards of all the
+        devices that it has in each: as many rings side by side, or a sum in every machine first.
+
+        Source: Austin et al. (2025), part 12, on collectives across nodes.
         """
-        one_machine = self.n_devices <= _MACHINE
-        whole_groups = one_machine or _MACHINE % self.tensor_parallel == 0
-        return {
-            "state": self.device.link if one_machine else self.network,
-            "matrices": self.device.link if whole_groups else self.network,
-        }
+        n, one_machine = self.tensor_parallel, self.n_devices <= _MACHINE
+        # Where a group is inside one machine, no card is in the way.
+        state = math.inf if one_machine else max(1, _MACHINE // n)
+        inside = one_machine or _MACHINE % n == 0
+        cards = {"state": state, "matrices": math.inf if inside else min(_MACHINE, n)}
+        link, network = self.device.link, self.network
+        return {name: min(link, n * network) for name, n in cards.items()}
 
     @property
     def paces(self) -> dict[str, float]:

@@ -12,6 +12,11 @@ What comes out is what one device computes, up to the rounding of a sum in anoth
 differs is how many bytes each device holds, and how many it sends. Chapter 13.
 """
 
+from decoder_only.variants.parallelism.clipping import clip_shares
+from decoder_only.variants.parallelism.collectives import (
+    hierarchical_all_reduce,
+    tree_all_reduce,
+)
 from decoder_only.variants.parallelism.data import (
     DataParallel,
     FullySharded,
@@ -22,6 +27,7 @@ from decoder_only.variants.parallelism.pipeline import (
     Stage,
     Task,
     gpipe,
+    interleaved,
     one_forward_one_backward,
     run_stage,
     simulate,
@@ -47,10 +53,13 @@ __all__ = [
     "Stage",
     "Task",
     "TensorParallel",
+    "clip_shares",
     "copy_to_all",
     "fully_shard",
     "gather",
     "gpipe",
+    "hierarchical_all_reduce",
+    "interleaved",
     "one_forward_one_backward",
     "places",
     "ring_attention",
@@ -59,6 +68,7 @@ __all__ = [
     "simulate",
     "sum_over_all",
     "train_with_pytorch",
+    "tree_all_reduce",
     "vocabulary_embedding",
     "vocabulary_loss",
 ]

@@ -15,10 +15,11 @@ from decoder_only.variants.parallelism.tensor import check_plain
 
 
 class Task(NamedTuple):
-    """One stage's work on one micro-batch, which has a number."""
+    """One stage's work on one micro-batch, which has a number, in one of the stage's chunks."""
 
     kind: Literal["forward", "backward"]
     micro_batch: int
+    chunk: int = 0
 
 
 def gpipe(n_stages: int, n_micro_batches: int) -> list[list[Task]]:
@@ -50,6 +51,39 @@ def one_forward_one_backward(n_stages: int, n_micro_batches: int) -> list[list[T
     return schedules
 
 
+def interleaved(n_stages: int, n_micro_batches: int, n_chunks: int) -> list[list[Task]]:
+    """One forward, one backward, where each stage has several short chunks of the depth.
+
+    Chunk c of stage p is the (c P + p)-th piece of the model, so that a micro-batch goes round all
+    stages several times, and the first one waits for less before it begins. The bubble is
+    (P - 1) / (v M + P - 1) for v chunks, and v times as much is sent.
+
+    Raises:
+        ValueError: for micro-batches that are no multiple of the stages.
+
+    Source: Narayanan et al. (2021).
+    """
+    if n_micro_batches < 1 or n_micro_batches % n_stages:
+        raise ValueError(f"{n_micro_batches=} must be a multiple of {n_stages=}")
+    n, schedules = n_micro_batches * n_chunks, []
+
+    def task(kind: Literal["forward", "backward"], k: int) -> Task:
+        turn, place = divmod(k, n_stages)  # P micro-batches in a chunk, then the next
+        batch, chunk = divmod(turn, n_chunks)
+        chunk = chunk if kind == "forward" else n_chunks - 1 - chunk
+        return Task(kind, batch * n_stages + place, chunk)
+
+    for stage in range(n_stages):
+        ahead = min(n, 2 * (n_stages - 1 - stage) + (n_chunks - 1) * n_stages)
+        tasks = [task("forward", k) for k in range(ahead)]
+        for k in range(n):
+            if ahead + k < n:
+                tasks.append(task("forward", ahead + k))
+            tasks.append(task("backward", k))
+        schedules.append(tasks)
+    return schedules
+
+
 def simulate(
     schedules: Sequence[Sequence[Task]], *, forward: float = 1.0, backward: float = 2.0
 ) -> list[dict[Task, tuple[float, float]]]:
@@ -57,7 +91,7 @@ def simulate(
 
     Args:
         schedules: for each stage its tasks in order.
-        forward, backward: how long each takes, the same in all stages.
+        forward, backward: how long each takes, the same in all chunks of all stages.
 
     Raises:
         ValueError: if the stages would wait for each other for ever.
@@ -65,9 +99,11 @@ def simulate(
     times: list[dict[Task, tuple[float, float]]] = [{} for _ in schedules]
     left, free = [list(tasks) for tasks in schedules], [0.0] * len(schedules)
     lengths = {"forward": forward, "backward": backward}
+    everything = {task for tasks in schedules for task in tasks}
     # When what a task reads has come to its stage; at the ends of the pipeline it is there.
     ends = {"forward": 0, "backward": len(schedules) - 1}
-    came = {(ends[t.kind], t): 0.0 for tasks in schedules for t in tasks}
+    chunks = {"forward": 0, "backward": max((t.chunk for t in everything), default=0)}
+    came = {(ends[t.kind], t): 0.0 for t in everything if t.chunk == chunks[t.kind]}
     while any(left):
         ready = [s for s, tasks in enumerate(left) if tasks and (s, tasks[0]) in came]
         if not ready:
@@ -76,9 +112,16 @@ def simulate(
             task = left[stage].pop(0)
             begin = max(came[stage, task], free[stage])
             free[stage] = begin + lengths[task.kind]
-            came[stage + (1 if task.kind == "forward" else -1), task] = free[stage]
+            came[_next(stage, task, len(schedules))] = free[stage]
             times[stage][task] = begin, free[stage]
     return times
+
+
+def _next(stage: int, task: Task, n_stages: int) -> tuple[int, Task]:
+    """Where a micro-batch goes on: on the next stage, or from the last on in another chunk."""
+    step = 1 if task.kind == "forward" else -1
+    round_, stage = divmod(stage + step, n_stages)
+    return stage, task._replace(chunk=task.chunk + round_)
 
 
 class Stage(nn.Module):
@@ -141,12 +184,17 @@ def run_stage(
 
     Returns:
         The mean loss, on the last device; 0 on the others.
+
+    Raises:
+        ValueError: for an interleaved schedule.
     """
     first, last = group.rank == 0, group.rank == group.size - 1
     saved: dict[int, tuple[Tensor, Tensor]] = {}  # input and output, by micro-batch
     unsent: dict[int, Callable[[], None]] = {}  # by tag
     loss, n = 0.0, len(micro_batches)
-    for kind, m in tasks:
+    if any(task.chunk for task in tasks):
+        raise ValueError("tasks must be of one chunk: a stage here is one piece")
+    for kind, m, _ in tasks:
         if kind == "forward":
             x = micro_batches[m]
             if not first:
