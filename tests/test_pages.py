@@ -527,7 +527,7 @@ ASKED = {
     "scaling laws": "10_scaling.html#the-law-of-the-loss",
     "tokenizer": "01_tokenization.html#the-question",
     "logit lens": "lab/07_lm_head.html#when-does-a-prediction-take-shape",
-    "induction heads": "14_interpretation.html#learning-to-copy",
+    "induction heads": "14_interpretation.html#a-circuit-of-two-heads",
 }
 
 

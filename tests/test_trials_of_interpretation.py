@@ -57,3 +57,33 @@ def test_the_keys_of_fresh_runs_need_the_token_before_and_no_other():
     assert (cut["key_before"] < half).all()
     for others in ("key_itself", "key_two_before", "key_others"):
         assert (cut[others] > half).all()
+
+
+def test_a_planted_code_is_found_and_the_hero_leaves_a_trace():
+    runs = load_runs("tracking")
+    assert len(runs) == 5 * 4 * 2 * (5 + 5 + 6)
+
+    def last(size, role, asked, arm):
+        own = runs[(runs["size"] == size) & (runs["role"] == role)]
+        own = own[(own["asked"] == asked) & (own["arm"] == arm)]
+        return own["accuracy"][own["layer"] == own["layer"].max()]
+
+    for size, role in (("small", "hero"), ("small", "crop"), ("large", "crop")):
+        trained, planted = (last(size, role, 0, arm) for arm in ("trained", "planted"))
+        assert planted.min() > trained.max() + 0.3
+        gain = trained - last(size, role, 0, "untrained")
+        error = gain.std(ddof=1) * (1 / 5 + 1 / 4) ** 0.5
+        # Chapter 14: on the way the small model carries a trace of its hero, and no crop.
+        assert (gain.mean() > 3 * error) == (role == "hero")
+        assert gain.mean() < 0.05
+
+
+def test_trained_weights_have_the_diagonals_of_the_pair_on_paper():
+    runs = load_runs("circuits")
+    trained, untrained = (runs[runs["arm"] == arm] for arm in ("trained", "untrained"))
+    assert [*trained["seed"]] == [*untrained["seed"]] == [1, 2, 3, 4, 5]
+    for name in ("match", "copy"):
+        assert trained[name].min() > 0.7
+        assert untrained[name].max() < 0.1
+        # Without the MLP of the first block the tables show next to nothing.
+        assert trained[f"bare_{name}"].max() < 0.3

@@ -67,11 +67,12 @@ def load_story_model() -> SavedRun:
 
 
 def load_weights(name: str) -> dict[str, Tensor]:
-    """The weights of a small model of chapter 11, which were rounded to bfloat16, in float32.
+    """The weights of a small model of chapter 11 or 14, which were rounded to bfloat16, in float32.
 
     Args:
         name: "translator", of `benchmarks/trials/translators.py`; or "masked", of
-            `benchmarks/trials/kinds_of_masks.py`. A table that two parts share is there once.
+            `benchmarks/trials/kinds_of_masks.py`; or "copier", of `benchmarks/trials/circuits.py`.
+            A table that two parts share is there once.
 
     Raises:
         ValueError: there are no such weights.
