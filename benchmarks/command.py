@@ -72,7 +72,9 @@ def _parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = parser.add_argument
-    option("experiments", nargs="*", help="those to make; all but store, if none is named")
+    option(
+        "experiments", nargs="*", help="those to make; all but store, if none is named"
+    )
     option("--jobs", type=int, default=1, help="runs at a time, of one thread each")
     option("--into", type=Path, metavar="FOLDER", help="keep another table there")
     option("--rows", nargs="*", metavar="COLUMN=VALUE", help="show rows, and make none")
