@@ -47,7 +47,7 @@ def scripts(html: str) -> list[str]:
 
 
 def version(name: str) -> str:
-    """Changes with the file, so that no browser keeps an old one. The kit brings the style sheet."""
+    """Changes with the file, and with the style sheet that the kit loads: no browser keeps it."""
     content = (FOLDER / name).read_bytes()
     if name == "kit.js":
         content += FOLDER.with_name("widgets.css").read_bytes()
@@ -66,7 +66,9 @@ class Live(SphinxDirective):
         if not (FOLDER / f"{name}.js").is_file() or name == "kit":
             raise self.error(f"no widget {name!r} in {FOLDER.name}")
         if not question.endswith("?"):
-            raise self.error(f"{name}: the body is a question, to be answered by playing")
+            raise self.error(
+                f"{name}: the body is a question, to be answered by playing"
+            )
         for file in (f"{name}.js", "kit.js"):
             self.env.note_dependency(str(FOLDER / file))
         return [nodes.raw("", place(name, question), format="html")]

@@ -59,7 +59,7 @@
       kit.text(190, 15, "loss, nats per token", { class: "quiet" }),
       kit.text(46, 210, "the law’s floor", { class: "quiet start" }), valley, curve, dot);
     const best = Array.from({ length: 60 }, (_, n) => split(10 ** (15 + n / 5)));
-    valley.setAttribute("points", best.filter(([N]) => N > 1e6 && N < 1e13 && loss(N, M) < 5)
+    valley.setAttribute("points", best.filter(([N, M]) => N > 1e6 && N < 1e13 && loss(N, M) < 5)
       .map(([N, M]) => `${x(N)},${y(loss(N, M))}`).join(" "));
 
     function update() {
