@@ -289,9 +289,10 @@ def test_the_budget_is_split_as_the_plan_splits_it(page):
         assert_close(split, torch.tensor(law.best_split(flops), dtype=torch.float64))
         loss = computed(page, "budget", "loss", *split)
         assert math.isclose(loss, law.loss(*split), rel_tol=1e-12)
-        # The plan's shape is round, and its attention costs something besides.
-        assert abs(split[0] / plan.n_parameters - 1) < 0.15
-        assert abs(loss - plan.loss) < 0.02
+        # The plan's shape is round, and it counts attention besides 6 N: less text, a higher loss.
+        planned = computed(page, "budget", "loss", plan.n_parameters, plan.tokens)
+        assert math.isclose(planned, plan.loss, rel_tol=1e-12)
+        assert loss < plan.loss
 
 
 def test_a_unit_is_a_key_a_relu_and_a_value(page):
@@ -393,15 +394,13 @@ def test_axe_finds_nothing(chromium, files, theme):
     opened = chromium.new_page(viewport=PHONE)
     opened.goto(files[theme])
     opened.wait_for_selector("figure.live[data-playing]")
-    rules = {"resultTypes": ["violations"]}
-    if theme == "dark":  # only the colours differ
-        rules["runOnly"] = ["color-contrast"]
-    found = axe.run(opened, options=rules).response
+    if theme == "light":
+        found = axe.run(opened).response["violations"]
+    else:  # only the colours differ; the next test looks at words in drawings
+        colours = {"runOnly": ["color-contrast"]}
+        found = axe.run(opened, {"exclude": [["svg"]]}, colours).response["violations"]
     opened.close()
-    assert not [
-        f"{fault['id']}: {fault['nodes'][0]['html'][:200]}"
-        for fault in found["violations"]
-    ]
+    assert not [f"{fault['id']}: {fault['nodes'][0]['html'][:200]}" for fault in found]
 
 
 LOOK = """() => {

@@ -25,7 +25,7 @@
     const view = kit.drawing(picture, 340, 250, "Loss against the number of parameters, for this budget");
     const number = kit.number(controls);
     kit.choice(controls, {
-      label: "device, at 40% of its peak", value: "H100", options: Object.keys(DEVICES).map((d) => [d, d]),
+      label: "device, at 40% of its peak, for 6 N M operations", value: "H100", options: Object.keys(DEVICES).map((d) => [d, d]),
       change: (device) => {
         state.device = device;
         update();
