@@ -315,7 +315,9 @@ def spoken(page, name: str) -> str:
 STATE = """(name) => {
   const figure = document.querySelector(`figure[data-widget=${name}]`);
   const copy = figure.cloneNode(true);
-  copy.querySelectorAll('.live-said').forEach((part) => part.remove());
+  // What a control says of itself is no answer.
+  copy.querySelectorAll('.live-said, .live-slider, .live-choice, .live-handle, .live-text')
+    .forEach((part) => part.remove());
   return copy.innerHTML;
 }"""
 
@@ -324,6 +326,8 @@ STATE = """(name) => {
 def test_the_keyboard_reaches_and_moves_everything(page, name):
     """By Tab alone, and each stop changes the figure by an arrow key and says what changed."""
     places = f"figure[data-widget={name}]"
+    if name == "attention":  # a masked token moves nothing, as it should
+        page.evaluate(f"document.querySelector('{places} [value=seen]').click()")
     page.evaluate("document.activeElement.blur()")
     page.evaluate(
         """(places) => {

@@ -77,7 +77,7 @@
       const price = beyond < 0.0005 ? "the best split" : `${kit.fixed(beyond, 3)} above the best split`;
       number(kit.fixed(now, 3),
         `nats per token, ${price}: ${kit.counted(N)} parameters, ${kit.counted(M)} tokens, ` +
-        `${(M / N).toPrecision(2)} for each parameter`);
+        `${kit.whole(M / N) === "0" ? (M / N).toPrecision(1) : kit.whole(M / N)} for each parameter`);
       said(`${kit.counted(N)} parameters, ${kit.counted(M)} tokens: loss ${kit.fixed(now, 3)}, ${price}.`);
     }
     update();
