@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
 import drawings
+import live
 from bs4 import BeautifulSoup
 
 STYLES, SCRIPTS = "bundle.css", "bundle.js"
@@ -150,6 +151,7 @@ class Finisher:
         names = [f"{SCRIPTS}?v={self.version(SCRIPTS)}"]
         if context["pagename"] == "search":
             names += ["sections.js", "find.js"]
+        names += live.scripts(rest)
         scripts = "".join(
             f'<script defer src="{root}_static/{name}"></script>\n' for name in names
         )
