@@ -42,6 +42,8 @@ def count_pairs(words):
 """,
     ],
     "1.3": [88, "88"],
+    "1.4": [6, 6.0],
+    "1.5": [1257, 256 + 1000 + 1],
 }
 WRONG = {
     "1.1": [
@@ -86,5 +88,19 @@ WRONG = {
         (101, "new entry"),
         (None, "a number"),
         (3, "too small"),
+    ],
+    "1.4": [
+        (5, "characters"),
+        (10, "only ï"),
+        (7, "not three"),
+        (8, "not four"),
+        (20, "UTF-32"),
+    ],
+    "1.5": [
+        (1256, "too"),
+        (1001, "bytes are"),
+        (1000, "only the merges"),
+        (257, "removes none"),
+        (2257, "were there before"),
     ],
 }

@@ -44,7 +44,7 @@ WRONG = {
         (" / powers.sum(dim=-1, keepdim=True)", "", "not divided"),
         (
             "return powers / powers.sum(dim=-1, keepdim=True)",
-            "return (powers / powers.sum(dim=-1, keepdim=True)).log()",
+            "return scores - scores.logsumexp(dim=-1, keepdim=True)",
             "logarithms",
         ),
         ("scores = scores - ", "scores -= ", "changes what it was given"),

@@ -87,7 +87,7 @@ EXERCISES: dict[str, Exercise] = {
             "no ids": ([], (1, 2), 3),
         },
         wrong={
-            "after a merge the place moves on by one id only, so the second id is used twice": _merge_wrongly(
+            "the second id is used twice: after a merge, move on by two": _merge_wrongly(
                 "overlaps"
             ),
             "only the first occurrence was merged": _merge_wrongly("once"),
@@ -146,6 +146,42 @@ EXERCISES: dict[str, Exercise] = {
             "a merge makes the text shorter, not longer": 112,
             "the text got shorter; only the vocabulary got longer by one": 100,
             "101 counts the new entry of the vocabulary, not the text": 101,
+        },
+    ),
+    "1.4": Predict(
+        title="bytes of a word",
+        task="GPT-2 starts from bytes. How many bytes has “naïve” in UTF-8, with ï as one "
+        "character?",
+        hints=(
+            "Letters of English take one byte each.",
+            "The letter ï is not one of them.",
+            "Latin letters with marks take two bytes.",
+        ),
+        answer=6,
+        wrong={
+            "these are the characters; one of them takes two bytes": 5,
+            "only ï takes more than one byte": 10,
+            "UTF-8 writes ï in two bytes, not three": 7,
+            "UTF-8 writes ï in two bytes, not four": 8,
+            "that is four bytes for each character, as in UTF-32": 20,
+        },
+    ),
+    "1.5": Predict(
+        title="the size of a vocabulary",
+        task="A tokenizer has 256 bytes, 1,000 merges and one special token. How many ids has "
+        "it?",
+        hints=(
+            "Every merge makes one new token.",
+            "The bytes stay in the vocabulary.",
+            "Add up all three.",
+        ),
+        answer=1257,
+        wrong={
+            "the special token has an id, too": 1256,
+            "the bytes are part of the vocabulary": 1001,
+            "only the merges were counted": 1000,
+            "a merge adds one token and removes none": 257,
+            "a merge adds one token; the two that it joins were there before": 2257,
         },
     ),
 }
