@@ -1,0 +1,48 @@
+"""Exercises that check themselves.
+
+    check("3.2", attend)    says that the answer is right, or what is wrong with it
+    hint("3.2")             the next of three hints
+
+A check never shows the solution. It compares what an answer computes with what the right function
+computes, and with what several typical mistakes compute: one that is recognised is named.
+"""
+
+from decoder_only_book.exercises import chapter_01, chapter_03, chapter_08
+from decoder_only_book.exercises.framework import Exercise, Verdict
+
+__all__ = ["EXERCISES", "check", "hint"]
+
+EXERCISES: dict[str, Exercise] = (
+    chapter_01.EXERCISES | chapter_03.EXERCISES | chapter_08.EXERCISES
+)
+"""Every exercise, by its number."""
+
+_hints_given: dict[str, int] = {}
+
+
+def check(number: str, answer: object) -> Verdict:
+    """Say whether an answer is right, or what is wrong with it.
+
+    Args:
+        number: of the exercise, such as "3.2".
+        answer: a function where one is to be written, a number where one is to be predicted.
+
+    Raises:
+        ValueError: there is no such exercise.
+    """
+    return _exercise(number).judge(answer)
+
+
+def hint(number: str) -> Verdict:
+    """The next hint: three for each exercise, each a step further; the last one repeats."""
+    hints = _exercise(number).hints
+    place = min(_hints_given.get(number, 0), len(hints) - 1)
+    _hints_given[number] = place + 1
+    return Verdict(None, f"Hint {place + 1} of {len(hints)}: {hints[place]}")
+
+
+def _exercise(number: str) -> Exercise:
+    if number not in EXERCISES:
+        known = ", ".join(EXERCISES)
+        raise ValueError(f"exercise {number!r} must be one of {known}")
+    return EXERCISES[number]
