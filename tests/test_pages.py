@@ -24,7 +24,7 @@ NAMES = sorted(
     notebooks.name(path) for path in [*(ROOT / "book").glob("*.md"), *notebooks.every()]
 )
 PHONE = {"width": 390, "height": 844}
-FIVE = ["index", "03_attention", "08_model", "claims", "notation"]
+FIVE = ["index", "story_machine", "03_attention", "08_model", "claims", "notation"]
 SETTLED = """async () => {
   await document.fonts.ready;
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
