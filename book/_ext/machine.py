@@ -10,7 +10,7 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-FILES = ("tokenizer", "language", "engine", "machine")
+FILES = ("tokenizer", "language", "engine", "library", "machine")
 # In order, one after the other; the interface appears once its style sheet is there.
 START = """<script>
 (() => {

@@ -79,7 +79,9 @@ def letters() -> dict[str, str]:
     Browsers know different versions of Unicode, and the tokens must not depend on that. Ranges are
     pairs in base 36: how many characters after the last range this one starts, and its length.
     """
-    every = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
+    every = "".join(
+        chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000
+    )
     found = {}
     for category in ("L", "N"):
         kept = bytes(_members_by_tiktoken(category).encode_ordinary(every)).decode()

@@ -110,6 +110,7 @@
     const language = known && live.data[`${known}/language`].arguments.seed === (about.data.language_seed || 0)
       ? new live.Language(live.data[`${known}/language`]) : null;
     use("yours", new live.Model(model, tensors), tokenizer, language);
+    parts.model.querySelector("[value=yours]").disabled = false;
     parts.model.value = "yours";
     say(language ? "Your model is here, beside its language."
       : "Your model is here. The page does not have the exact language of its text, so the right list stays empty.");
@@ -230,7 +231,7 @@
   function fill(list, rows, came, allowed) {
     list.replaceChildren(...rows.map(([id, p]) => make("li", {},
       make("button", {
-        type: "button", class: allowed && !allowed.has(id) ? "wrong" : null,
+        type: "button", class: allowed && !allowed.has(id) ? "pick wrong" : "pick",
         "aria-label": `${shown(id)}, ${percent(p)}${id === came ? ", which came" : ""}${allowed && !allowed.has(id) ? ", not allowed" : ""}. Go on with it`,
         onclick: () => {
           the.ids = [...the.ids.slice(0, the.place), id];
@@ -395,22 +396,23 @@
 
   function build() {
     const folder = part("folder", "input", {
-      type: "file", webkitdirectory: true, multiple: true, "aria-label": "A run's folder",
+      type: "file", webkitdirectory: true, multiple: true, hidden: true, "aria-label": "A run's folder",
       onchange: () => opened([...parts.folder.files]),
     });
-    box.replaceChildren(
+    // What stands there without scripts stays, unseen: other scripts watch it.
+    for (const child of box.children) child.hidden = true;
+    box.append(
       make("div", { class: "row" },
         make("label", {}, "Model ", part("model", "select", {
           onchange: () => {
-            if (parts.model.value === "yours") { parts.folder.click(); return; }
             the.playing = false;
             the.name = parts.model.value;
             the.model = null;
             does(draw)();
           },
         }, make("option", { value: "hamlet" }, "hamlet: small language, 0.9 MB"), make("option", { value: "full" }, "full: all tales, 6.7 MB"),
-        make("option", { value: "yours" }, "your own run …"))),
-        folder, part("bar", "progress", { max: 1, value: 0, hidden: true, "aria-label": "The model is coming" })),
+        make("option", { value: "yours", disabled: true }, "your own run"))),
+        make("button", { type: "button", onclick: () => { parts.folder.value = ""; parts.folder.click(); } }, "Open a run’s folder"), folder, part("bar", "progress", { max: 1, value: 0, hidden: true, "aria-label": "The model is coming" })),
       part("story", "div", {
         class: "machine-story", role: "listbox", tabindex: 0, "aria-label": "The story, token by token",
         onclick: (event) => { const token = event.target.closest(".token"); if (token) go(Number(token.dataset.at)); },
@@ -421,7 +423,7 @@
           go(to);
         },
       }, make("span", { role: "option", class: "hint", "aria-selected": "false" }, "Press play: the model comes into the page and writes a story.")),
-      part("verdict", "p", { class: "verdict" }),
+      part("verdict", "p", { class: "machine-verdict" }),
       make("div", { class: "row" },
         button("play", "Play", play),
         button("one", "One token", () => { step(); go(the.ids.length); }),
