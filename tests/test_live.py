@@ -135,7 +135,7 @@ def test_logits_of_any_settings(page, seed):
 def test_logits_of_the_stored_models(page, saved, name):
     model, tokenizer = saved[name].model, saved[name].tokenizer
     language = language_of(saved[name].config["data"])
-    ids = tokenizer.encode(next(language.stories(split="validation")))[:40]
+    ids = tokenizer.encode(next(language.stories(split="validation")))[:16]
     compare(page, model, ids, (FOLDER / name / "weights.safetensors").read_bytes())
 
 
@@ -160,7 +160,8 @@ def test_an_export_runs(page, saved, tmp_path, family):
     page.evaluate(
         """([about, text]) => {
           const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-          globalThis.model = new live.Model(...live.fromLibrary(about, live.readTensors(bytes.buffer)));
+          const found = live.fromLibrary(about, live.readTensors(bytes.buffer));
+          globalThis.model = new live.Model(...found);
         }""",
         [about, base64.b64encode(weights).decode()],
     )
@@ -181,18 +182,18 @@ def test_an_export_runs(page, saved, tmp_path, family):
 
 
 @NAMES
-def test_tokens_of_a_thousand_texts(page, saved, name):
+def test_tokens_of_five_hundred_texts_each(page, saved, name):
     opened(page, name)
     rng = random.Random(0)
     stories = language_of(saved[name].config["data"]).stories(seed=3)
-    texts = [*HOSTILE, *islice(stories, 300)]
+    texts = [*HOSTILE, *islice(stories, 100)]
     pools = [
         "ab '\n\t 1",
         "\x1c\x85\xa0\u2003\ufeff x",
         "éßДж中²Ⅷ٣🙂\u0301\ud7a3\U0001e6c0",
         "'slltvre ",
     ]
-    while len(texts) < 1000:
+    while len(texts) < 500:
         texts.append("".join(rng.choices(rng.choice(pools), k=rng.randint(1, 40))))
     found = page.evaluate(
         "(texts) => texts.map((text) => tokenizer.encode(text))", texts
@@ -210,7 +211,7 @@ def test_the_language_is_exact(page, saved, name):
     tokenizer = saved[name].tokenizer
     language = language_of(saved[name].config["data"])
     exact, rng = NextToken(language, tokenizer), random.Random(7)
-    count = STORIES * 3 // 4 if name == "hamlet" else STORIES // 4
+    count = STORIES * 9 // 10 if name == "hamlet" else STORIES // 10
     for text in islice(language.stories(split="validation", seed=11), count):
         ids = tokenizer.encode(text)
         found = page.evaluate("(ids) => [...next.along(ids)].map((p) => [...p])", ids)
@@ -240,7 +241,9 @@ def test_a_seed_repeats(page):
 
 
 def test_a_file_cut_short_is_one_line(page):
-    said = """(n) => { try { live.readTensors(new ArrayBuffer(n)); } catch (e) { return e.message; } }"""
+    said = """(n) => {
+      try { live.readTensors(new ArrayBuffer(n)); } catch (error) { return error.message; }
+    }"""
     assert (
         page.evaluate(said, 4)
         == "The file of weights is cut short, or is no safetensors file."

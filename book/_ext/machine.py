@@ -19,7 +19,9 @@ START = """<script>
     rel: "stylesheet", href: live.base + "machine.css",
   });
   sheet.onload = () => %s.forEach((name) => document.head.append(
-    Object.assign(document.createElement("script"), { src: live.base + name + ".js", async: false })));
+    Object.assign(document.createElement("script"), {
+      src: live.base + name + ".js", async: false,
+    })));
   document.head.append(sheet);
 })();
 </script>"""
