@@ -440,10 +440,10 @@
         make("label", {}, part("greedy", "input", { type: "checkbox", onchange: changed }), " greedy"),
         make("label", {}, "Seed ", part("seed", "input", { type: "number", min: 0, max: 2147483647, value: the.seed, onchange: changed }))),
       part("said", "p", { class: "said", role: "status", "aria-live": "polite" }),
-      make("h3", { class: "where" }, part("where", "span", {}, "What comes next?"), " ", part("gap", "span", { class: "gap" })),
+      make("div", { class: "where", role: "heading", "aria-level": 2 }, part("where", "span", {}, "What comes next?"), " ", part("gap", "span", { class: "gap" })),
       make("div", { class: "two" },
-        make("div", {}, make("h4", {}, "The model expects"), part("expects", "ol", {})),
-        make("div", {}, make("h4", {}, "The language allows"), part("allows", "ol", {}))),
+        make("div", {}, make("div", { class: "head", role: "heading", "aria-level": 3 }, "The model expects"), part("expects", "ol", {})),
+        make("div", {}, make("div", { class: "head", role: "heading", "aria-level": 3 }, "The language allows"), part("allows", "ol", {}))),
       make("details", {}, make("summary", {}, "Type a text"),
         make("label", {}, "The story begins", part("typed", "textarea", {
           rows: 4, spellcheck: "false",
