@@ -219,8 +219,11 @@
       for (const [id, mass] of p) divergence += mass * Math.log2(mass / q[id]);
       parts.gap.textContent = `Divergence: ${bits(Math.max(0, divergence))} bits`;
     } else {
-      const reason = the.next ? "No story is cut into these tokens, so nothing can follow."
-        : "The page does not have this text's language.";
+      const before = text(ids.slice(0, place));
+      const isOff = the.language && the.language.explain(before).at < before.length;
+      const reason = !the.next ? "The page does not have this text's language."
+        : isOff ? "The story has left the language before this place, so nothing can follow."
+          : "No story is cut into these tokens, so nothing can follow.";
       parts.allows.replaceChildren(make("li", { class: "rest" }, reason));
       parts.gap.textContent = "Divergence: not defined here";
     }
