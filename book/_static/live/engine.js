@@ -370,11 +370,12 @@
   // The token that is drawn. Temperature 0 takes the likeliest; `allowed` ids may come out.
   function choose(logits, { temperature, topP, seed, place, allowed = logits.length }) {
     const scores = logits.slice(0, allowed);
-    const order = Array.from(scores.keys()).sort((a, b) => scores[b] - scores[a] || a - b);
-    if (temperature === 0) return order[0];
+    if (temperature === 0) return scores.reduce((best, x, i) => (x > scores[best] ? i : best), 0);
     const p = softmax(scores.map((x) => x / temperature));
+    const order = [...p.keys()];
+    if (topP < 1) order.sort((a, b) => p[b] - p[a] || a - b); // to sort takes longer than to draw
     let kept = 0, sum = 0;
-    while (kept < order.length && (kept === 0 || sum < topP)) sum += p[order[kept++]];
+    while (kept < order.length && (topP >= 1 || kept === 0 || sum < topP)) sum += p[order[kept++]];
     let left = uniform(seed, place) * sum;
     for (let i = 0; i < kept; i++) if ((left -= p[order[i]]) < 0) return order[i];
     return order[kept - 1];
