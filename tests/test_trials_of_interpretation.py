@@ -1,6 +1,8 @@
 """The trials of chapter 14: whole, and paired over seeds."""
 
 import numpy as np
+import pytest
+from trials import nightly
 
 from decoder_only.stories.exact import KINDS
 from decoder_only_book.stored import load_runs
@@ -24,11 +26,13 @@ def test_no_excess_is_negative_and_each_falls():
         own = runs[runs["kind"] == kind]
         assert len(np.unique(own["entropy"])) == 1  # the same stories for all runs
         first, last = own[own["step"] == 0], own[own["step"] == 512]
-        # Chapter 14: agreement is the last, and does not come to a tenth of where it began.
+        # Chapter 14: agreement is the last, and does not come to a tenth of where it began. Facts
+        # do at the recipe's rate and at twice that, and at half of it not quite.
+        bands = {"agreement": (0.1, 0.2), "fact": (0.05, 0.13)}
+        low, high = bands.get(kind, (0, 0.1))
         left = last["excess"] / first["excess"]
-        # Facts do at the recipe's rate and at twice that, and at half of it not quite.
-        assert left.max() < {"agreement": 0.2, "fact": 0.13}.get(kind, 0.1)
-        assert (left.min() > 0.1) == (kind == "agreement")
+        assert low < left.min()
+        assert left.max() < high
 
 
 def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
@@ -68,14 +72,28 @@ def test_a_planted_code_is_found_and_the_hero_leaves_a_trace():
         own = own[(own["asked"] == asked) & (own["arm"] == arm)]
         return own["accuracy"][own["layer"] == own["layer"].max()]
 
-    for size, role in (("small", "hero"), ("small", "crop"), ("large", "crop")):
-        trained, planted = (last(size, role, 0, arm) for arm in ("trained", "planted"))
-        assert planted.min() > trained.max() + 0.3
-        gain = trained - last(size, role, 0, "untrained")
-        error = gain.std(ddof=1) * (1 / 5 + 1 / 4) ** 0.5
-        # Chapter 14: on the way the small model carries a trace of its hero, and no crop.
-        assert (gain.mean() > 3 * error) == (role == "hero")
-        assert gain.mean() < 0.05
+    bands = {
+        ("small", "hero"): (0, 0.05),
+        ("small", "crop"): (-0.04, 0.01),
+        ("large", "crop"): (-0.04, 0.01),
+    }
+    for (size, role), (low, high) in bands.items():
+        untrained = last(size, role, 0, "untrained").mean()
+
+        def is_a_trace(arm, size=size, role=role, floor=untrained, low=low, high=high):
+            return low < last(size, role, 0, arm).mean() - floor < high
+
+        # Chapter 14: on the way the small model has a trace of its hero at most, and no crop.
+        assert is_a_trace("trained")
+        assert not is_a_trace("planted")
+        assert is_a_trace("shuffled") == (role == "crop")
+    # Where the word is said next, a model reads it far better than before training.
+    for size, role, low, high in (
+        ("small", "hero", 0.4, 0.6),
+        ("large", "crop", 0.3, 0.6),
+    ):
+        gain = last(size, role, 1, "trained") - last(size, role, 1, "untrained")
+        assert low < gain.mean() < high
 
 
 def test_trained_weights_have_the_diagonals_of_the_pair_on_paper():
@@ -87,3 +105,26 @@ def test_trained_weights_have_the_diagonals_of_the_pair_on_paper():
         assert untrained[name].max() < 0.1
         # Without the MLP of the first block the tables show next to nothing.
         assert trained[f"bare_{name}"].max() < 0.3
+
+
+@nightly
+def test_kinds_are_learned_again(trial):
+    kinds_learned = trial("kinds_learned")
+    run = kinds_learned.Run(learning_rate=8e-3, seed=1)
+    made = kinds_learned.TRIAL.rows_made(kinds_learned.measure, run)
+    kept = kinds_learned.TRIAL.table.of(run)
+    assert [(row["step"], row["kind"]) for row in made] == [
+        (row["step"], row["kind"]) for row in kept
+    ]
+
+    def totals(rows):
+        excess = np.array([row["excess"] for row in rows])
+        return excess.reshape(-1, len(KINDS)).sum(1)
+
+    # Seeds differ by up to 0.07 of it at a step, and other rates by 0.2 and more at some.
+    assert totals(made) == pytest.approx(totals(kept), rel=0.1)
+    for rate in (4e-3, 1.6e-2):
+        other = kinds_learned.TRIAL.table.of(
+            kinds_learned.Run(learning_rate=rate, seed=1)
+        )
+        assert totals(made) != pytest.approx(totals(other), rel=0.1)
