@@ -92,7 +92,9 @@ def roofline(
     x = np.array([low, ridge, high])
     axes.plot(x, np.minimum(peak, bandwidth * x), color=plots.INK)
     axes.axvline(ridge, color=plots.GREY, linewidth=1, linestyle=":")
-    for (name, intensity), marker in zip(works.items(), "osD^v" * len(works)):
+    for (name, intensity), marker in zip(
+        works.items(), "osD^v" * len(works), strict=False
+    ):
         reached = min(peak, bandwidth * intensity)
         axes.plot(intensity, reached, marker, label=name, markersize=7)
     axes.set(xscale="log", yscale="log", xlim=(low, high))
