@@ -19,7 +19,7 @@ def test_a_box_is_as_wide_as_its_bytes():
     (axes,) = bytes_of_a_weight({"a": {"x": 2, "y": 4}, "b": {"y": 8}}).axes
     boxes = [p for p in axes.patches if type(p) is Rectangle][1:]
     widths = [box.get_width() + 0.04 for box in boxes[::3]]
-    assert widths == pytest.approx([1.0, 2.0, 4.0])
+    assert widths == pytest.approx([1.2, 2.4, 4.8])
     said = [text.get_text() for text in axes.texts]
     assert [each for each in said if "bytes" in each] == ["6 bytes", "8 bytes"]
 

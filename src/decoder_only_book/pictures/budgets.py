@@ -44,7 +44,7 @@ def bytes_of_a_weight(ways: Mapping[str, Mapping[str, int]]) -> Figure:
     if len(names) > len(_COLOURS):
         raise ValueError(f"{len(names)} parts, and colours for {len(_COLOURS)}")
     longest = max(sum(parts.values()) for parts in ways.values())
-    unit = (_WIDTH - 1.0) / longest
+    unit = (_WIDTH - 0.2) / longest
     height = 1.0 * len(ways) + 0.1
     axes = plots.page(_WIDTH, height)
     middle = {"ha": "center", "va": "center_baseline"}
@@ -58,8 +58,13 @@ def bytes_of_a_weight(ways: Mapping[str, Mapping[str, int]]) -> Figure:
             axes.text(left + width / 2, y + 0.49, name, fontsize=9.3, **middle)
             axes.text(left + width / 2, y + 0.2, f"{size}", **middle)
             left += width
-        total = f"{sum(parts.values())} bytes"
-        axes.text(left + 0.05, y + 0.33, total, va="center_baseline", fontsize=9.6)
+        axes.text(
+            _WIDTH - 0.12,
+            y + 0.83,
+            f"{sum(parts.values())} bytes",
+            ha="right",
+            va="center_baseline",
+        )
     return axes.figure
 
 
