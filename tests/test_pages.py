@@ -821,7 +821,7 @@ def test_code_of_88_columns_fits_on_a_laptop(chromium, address):
 
 
 def test_a_fade_is_no_wider_than_what_it_hides(page, address):
-    settled(page, f"{address}/book/10_scaling.html")
+    settled(page, f"{address}/book/lab/10_scaling.html")
     fades = page.evaluate(
         """async () => {
           const boxes = [...document.querySelectorAll('.bd-article pre[data-more]')]
@@ -873,7 +873,7 @@ def test_rows_keep_their_name_in_sight_and_numbers_their_line(page, address):
 def test_a_long_listing_opens_in_place_without_a_script(chromium, address):
     context = chromium.new_context(viewport=PHONE, java_script_enabled=False)
     page = context.new_page()
-    page.goto(f"{address}/book/10_scaling.html")
+    page.goto(f"{address}/book/09_training.html")
     button = page.locator("details.rest > summary").first
     code = page.locator("details.rest").first.locator("xpath=preceding-sibling::*[1]")
     first = code.bounding_box()["height"]

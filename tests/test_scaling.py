@@ -29,9 +29,7 @@ from decoder_only.model.counting import (
     count_parameters,
     decoding_work,
     flops_per_token,
-    prefill_work,
     training_bytes,
-    training_work,
     visible_pairs,
     widened,
 )
@@ -519,15 +517,9 @@ def test_work_is_written_out_from_the_counts():
     config = small(tied=False)
     counted = count_parameters(config)
     n = sum(counted.values())
-    once = sum(count_flops(config, 7).values())
-    kept = sum(activation_bytes(config, 2, 7, number_format="bfloat16").values())
-    assert training_work(config, 2, 7) == Work(2 * 3 * once, 2 * kept + 2 * 4 * 4 * n)
-    assert training_work(config, 2) == training_work(config, 2, SIZES["context_length"])
-
     # Keys and values of 7 positions in 2 sequences; 10 channels of 19 and 9 rows are looked up.
     cache = 2 * 2 * 7 * SIZES["n_layers"] * SIZES["n_heads"] * 4
     read = n - SIZES["d_model"] * (V + SIZES["context_length"])
-    assert prefill_work(config, 2, 7) == Work(2 * once, 2 * (cache + read))
     assert decoding_work(config, 2, 7, bytes_per_number=4) == Work(
         2 * sum(count_flops(config, 1, past=7).values()), 4 * (cache + read)
     )
@@ -537,16 +529,12 @@ def test_work_is_written_out_from_the_counts():
     assert decoding_work(tied, 1, 0).n_bytes == 2 * read
 
 
-def test_decoding_waits_for_memory_and_training_for_arithmetic():
+def test_decoding_waits_for_memory():
     config, device = PRESETS["gpt2-small"], DEVICES["H100"]
     ridge = device.flops / device.bandwidth
-    reading, writing = prefill_work(config, 8, 1024), decoding_work(config, 8, 512)
-    training = training_work(config, 8)
+    writing = decoding_work(config, 8, 512)
     assert writing.intensity < ridge / 10
     assert writing.seconds(device) == writing.n_bytes / device.bandwidth
-    for work in (reading, training):
-        assert work.intensity > ridge
-        assert work.seconds(device) == work.flops / device.flops
 
 
 # -------------------------------------------------------------------------------------------- width

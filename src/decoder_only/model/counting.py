@@ -327,37 +327,6 @@ class Work:
         return max(self.flops / device.flops, self.n_bytes / device.bandwidth)
 
 
-def training_work(
-    config: GPTConfig,
-    batch_size: int,
-    length: int | None = None,
-    *,
-    number_format: str = "bfloat16",
-) -> Work:
-    """One step of training: three times the forward pass; saved bytes move twice.
-
-    Weights, gradients and AdamW's two means are read and written by the optimizer
-    besides.
-    """
-    length = length or config.context_length
-    flops = 3 * batch_size * sum(count_flops(config, length).values())
-    n_parameters = sum(count_parameters(config).values())
-    saved = activation_bytes(config, batch_size, length, number_format=number_format)
-    return Work(flops, 2 * sum(saved.values()) + 2 * 4 * 4 * n_parameters)
-
-
-def prefill_work(
-    config: GPTConfig, batch_size: int, length: int, *, bytes_per_number: int = 2
-) -> Work:
-    """Reading a prompt: all positions at once, whose keys and values are written.
-
-    Activations are not counted: kernels that fuse well keep them on the chip.
-    """
-    flops = batch_size * sum(count_flops(config, length).values())
-    cache = cache_bytes(config, batch_size, length, bytes_per_number=bytes_per_number)
-    return Work(flops, _weight_bytes(config, bytes_per_number) + cache)
-
-
 def decoding_work(
     config: GPTConfig, batch_size: int, past: int, *, bytes_per_number: int = 2
 ) -> Work:
