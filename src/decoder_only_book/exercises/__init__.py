@@ -12,14 +12,25 @@ from decoder_only_book.exercises import (
     chapter_02,
     chapter_03,
     chapter_05,
+    chapter_06,
     chapter_07,
     chapter_08,
+    chapter_09,
 )
 from decoder_only_book.exercises.framework import Exercise, Verdict
 
 __all__ = ["EXERCISES", "check", "hint"]
 
-_CHAPTERS = [chapter_01, chapter_02, chapter_03, chapter_05, chapter_07, chapter_08]
+_CHAPTERS = [
+    chapter_01,
+    chapter_02,
+    chapter_03,
+    chapter_05,
+    chapter_06,
+    chapter_07,
+    chapter_08,
+    chapter_09,
+]
 EXERCISES: dict[str, Exercise] = {
     number: exercise
     for chapter in _CHAPTERS
