@@ -18,6 +18,8 @@ from decoder_only_book.exercises import (
     chapter_08,
     chapter_09,
     chapter_12,
+    chapter_13,
+    chapter_15,
     chapter_16,
 )
 from decoder_only_book.exercises.framework import Exercise, Verdict
@@ -35,6 +37,8 @@ _CHAPTERS = [
     chapter_08,
     chapter_09,
     chapter_12,
+    chapter_13,
+    chapter_15,
     chapter_16,
 ]
 EXERCISES: dict[str, Exercise] = {
