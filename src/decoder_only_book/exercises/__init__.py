@@ -17,8 +17,10 @@ from decoder_only_book.exercises import (
     chapter_07,
     chapter_08,
     chapter_09,
+    chapter_10,
     chapter_12,
     chapter_13,
+    chapter_14,
     chapter_15,
     chapter_16,
 )
@@ -36,8 +38,10 @@ _CHAPTERS = [
     chapter_07,
     chapter_08,
     chapter_09,
+    chapter_10,
     chapter_12,
     chapter_13,
+    chapter_14,
     chapter_15,
     chapter_16,
 ]
