@@ -59,7 +59,7 @@ WRONG = {
     "14.2": [
         (" / scale", "", "scale is not used"),
         (" * gain", "", "gain is not used"),
-        ("/ scale", "/ parts.square().mean(1, keepdim=True).sqrt()", "by itself"),
+        ("/ scale", "/ parts.square().mean(1, keepdim=True).sqrt()", "of its own"),
         ("right - other", "other - right", "turned round"),
         (" - other", "", "other token"),
         (

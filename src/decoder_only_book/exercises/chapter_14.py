@@ -114,7 +114,7 @@ EXERCISES: dict[str, Exercise] = {
                 p, 1.0, g, r, o
             ),
             "the gain is not used": lambda p, s, g, r, o: _attribution(p, s, 1.0, r, o),
-            "a part was normalized by itself; all share one scale": (
+            "each part has a scale of its own; all share one": (
                 lambda p, s, g, r, o: _attribution(p, _own_scale(p), g, r, o)
             ),
             "the difference of tokens is turned round": lambda p, s, g, r, o: (
