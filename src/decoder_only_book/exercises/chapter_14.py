@@ -114,7 +114,7 @@ EXERCISES: dict[str, Exercise] = {
                 p, 1.0, g, r, o
             ),
             "the gain is not used": lambda p, s, g, r, o: _attribution(p, s, 1.0, r, o),
-            "each part has a scale of its own; all share one": (
+            "each part has a scale of its own; all should share one": (
                 lambda p, s, g, r, o: _attribution(p, _own_scale(p), g, r, o)
             ),
             "the difference of tokens is turned round": lambda p, s, g, r, o: (
@@ -136,8 +136,8 @@ EXERCISES: dict[str, Exercise] = {
     ),
     "14.3": Predict(
         title="a patched run",
-        task="A logit difference is 4 in the clean run and -1 in the corrupted one. With one head's "
-        "output put back from the clean run, the corrupted run has 2. Which share of the "
+        task="A logit difference is 4 in the clean run and -1 in the corrupted one. With the output "
+        "of one head put back from the clean run, the corrupted run has 2. Which share of the "
         "difference between the runs does this head restore?",
         hints=(
             "The runs differ by 5.",
