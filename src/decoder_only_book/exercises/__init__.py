@@ -62,7 +62,8 @@ def check(number: str, answer: object) -> Verdict:
 
     Args:
         number: of the exercise, such as "3.2".
-        answer: a function where one is to be written, a number where one is to be predicted.
+        answer: a function where one is to be written, a number where one is to be predicted or a
+            faulty line is to be found.
 
     Raises:
         ValueError: there is no such exercise.

@@ -137,8 +137,8 @@ EXERCISES: dict[str, Exercise] = {
     "14.3": Predict(
         title="a patched run",
         task="A logit difference is 4 in the clean run and -1 in the corrupted one. With the "
-        "output of one head put back from the clean run, the corrupted run has 2. Which share of the "
-        "difference between the runs does this head restore?",
+        "output of a head put back from the clean run, the corrupted run has 2. Which share of "
+        "the difference between the runs does this head restore?",
         hints=(
             "The runs differ by 5.",
             "The head restores 3 of them.",
