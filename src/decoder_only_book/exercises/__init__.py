@@ -11,11 +11,19 @@ from decoder_only_book.exercises import (
     chapter_01,
     chapter_02,
     chapter_03,
+    chapter_04,
     chapter_05,
     chapter_06,
     chapter_07,
     chapter_08,
     chapter_09,
+    chapter_10,
+    chapter_11,
+    chapter_12,
+    chapter_13,
+    chapter_14,
+    chapter_15,
+    chapter_16,
 )
 from decoder_only_book.exercises.framework import Exercise, Verdict
 
@@ -25,11 +33,19 @@ _CHAPTERS = [
     chapter_01,
     chapter_02,
     chapter_03,
+    chapter_04,
     chapter_05,
     chapter_06,
     chapter_07,
     chapter_08,
     chapter_09,
+    chapter_10,
+    chapter_11,
+    chapter_12,
+    chapter_13,
+    chapter_14,
+    chapter_15,
+    chapter_16,
 ]
 EXERCISES: dict[str, Exercise] = {
     number: exercise
@@ -46,7 +62,8 @@ def check(number: str, answer: object) -> Verdict:
 
     Args:
         number: of the exercise, such as "3.2".
-        answer: a function where one is to be written, a number where one is to be predicted.
+        answer: a function where one is to be written, a number where one is to be predicted or a
+            faulty line is to be found.
 
     Raises:
         ValueError: there is no such exercise.
