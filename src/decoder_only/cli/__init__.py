@@ -12,7 +12,8 @@
     decoder-only export --run runs/book-1 --out folder
 
 Each command is a function in a file of its own, which is loaded when it is asked for: its
-parameters are the options, and its docstring is their help. Chapter 9.
+parameters are the options, and its docstring is their help. Other packages add commands through
+the entry points of the group `decoder_only.commands`. Chapter 9.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from decoder_only.cli.words import plain
 
@@ -72,8 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 # What a user can act on is told in one line; anything else is a bug, and shows its traceback.
-_EXPECTED = (ValueError, OSError, FloatingPointError, ImportError, MemoryError)
-_EXPECTED += (RuntimeError,)
+_EXPECTED = (
+    FloatingPointError,
+    ImportError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
 
 
 def _explained(error: BaseException) -> str:
@@ -105,9 +113,7 @@ def _interruptible(*, is_last: bool) -> Iterator[list[int]]:
         came.append(number)
         raise KeyboardInterrupt
 
-    warnings.formatwarning = lambda message, *_, **__: (
-        f"decoder-only: {plain(message)}\n"
-    )
+    warnings.formatwarning = lambda text, *_, **__: f"decoder-only: {plain(text)}\n"
     # torchrun counts on its processes to end at once, wherever they are.
     names = ("SIGINT",) if "RANK" in os.environ else ("SIGINT", "SIGTERM", "SIGHUP")
     for name in names if threading.current_thread() is threading.main_thread() else ():
@@ -124,10 +130,12 @@ def _interruptible(*, is_last: bool) -> Iterator[list[int]]:
 
 
 def _run(name: str, *words: str) -> int:
+    added = entry_points(group="decoder_only.commands")
     if name in ("-h", "--help"):
         print("usage: decoder-only COMMAND [OPTIONS]\n")
         for command, summary in COMMANDS.items():
             print(f"  {command:10}{summary}")
+        print(f"  {', '.join(sorted(added.names))}: of other packages")
         examples = (__doc__ or "").split("\n\n")[1]
         print(f"\nFor instance:\n\n{examples}\n")
         print("`decoder-only COMMAND --help` explains its options.")
@@ -135,25 +143,23 @@ def _run(name: str, *words: str) -> int:
         from decoder_only import __version__
 
         print(f"decoder-only {__version__}")
-    elif name not in COMMANDS:
-        print(
-            f"decoder-only: there is no command {name!r}; choose one of {', '.join(COMMANDS)}",
-            file=sys.stderr,
-        )
+    elif name not in {*COMMANDS, *added.names}:
+        known = ", ".join([*COMMANDS, *sorted(added.names)])
+        said = f"there is no command {name!r}; choose one of {known}"
+        print(f"decoder-only: {said}", file=sys.stderr)
         return 2
     else:
         # Before the imports, which take seconds. Of several processes the first speaks, and
         # stdout is kept for what was asked for.
-        if "--quiet" not in words and os.environ.get("RANK", "0") == "0":
-            print(
-                f"decoder-only {name}: loading PyTorch …", file=sys.stderr, flush=True
-            )
+        is_first = os.environ.get("RANK", "0") == "0"
+        if name in COMMANDS and "--quiet" not in words and is_first:
+            said = f"decoder-only {name}: loading PyTorch …"
+            print(said, file=sys.stderr, flush=True)
         import tyro
 
-        command = getattr(import_module(f"decoder_only.cli.{name}"), name)
+        if name in COMMANDS:
+            command = getattr(import_module(f"decoder_only.cli.{name}"), name)
+        else:
+            command = added[name].load()
         return tyro.cli(command, prog=f"decoder-only {name}", args=list(words)) or 0
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -163,6 +163,8 @@ class Predict(Exercise):
     wrong: dict[str, float]
 
     def problem(self, answer: object) -> str | None:
+        if answer is ...:
+            return "write a number in the place of the dots"
         try:
             number = float(answer)
         except (TypeError, ValueError, RuntimeError):
