@@ -39,9 +39,10 @@ def right_answers() -> dict[str, object]:
 
 
 def sources(path: Path) -> list[str]:
-    """Cells of code, without the one that installs the package."""
+    """Cells of code, without the one that installs the package; a story is cut short."""
     cells = nbformat.read(path, as_version=4).cells
-    return [cell.source for cell in cells if cell.cell_type == "code"][1:]
+    cells = [cell.source for cell in cells if cell.cell_type == "code"]
+    return [source.replace("len(ids) < 200", "len(ids) < 30") for source in cells[1:]]
 
 
 def filled(cells: list[str]) -> list[str]:

@@ -77,7 +77,8 @@ ENDING: dict[int, tuple[tuple[str, str], ...]] = {
         (
             "markdown",
             "Your merges turn the beginning into ids. Then the model adds the likeliest token, "
-            "again and again. At the end its logits are compared with those of the package's own model.",
+            "again and again. At the end its logits are compared with those of the package's own "
+            "model.",
         ),
         ("code", STORY),
     ),
