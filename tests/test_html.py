@@ -558,7 +558,7 @@ def test_the_opening_page_pulls(pages, site):
     """A way in, and a story whose wrong letter is marked, before anything else is explained."""
     article = pages[site / "book" / "index.html"].select_one("article")
     start = article.select_one("a.start")
-    assert start["href"].startswith("00_overview.html")
+    assert start["href"].startswith("story_machine.html")
     before_story = article.get_text().partition(start.get_text())[0]
     assert len(before_story.split()) < 80
     letter = article.select_one(".story .wrong-letter").get_text()

@@ -7,14 +7,35 @@ A check never shows the solution. It compares what an answer computes with what 
 computes, and with what several typical mistakes compute: one that is recognised is named.
 """
 
-from decoder_only_book.exercises import chapter_01, chapter_03, chapter_08
+from decoder_only_book.exercises import (
+    chapter_01,
+    chapter_02,
+    chapter_03,
+    chapter_05,
+    chapter_06,
+    chapter_07,
+    chapter_08,
+    chapter_09,
+)
 from decoder_only_book.exercises.framework import Exercise, Verdict
 
 __all__ = ["EXERCISES", "check", "hint"]
 
-EXERCISES: dict[str, Exercise] = (
-    chapter_01.EXERCISES | chapter_03.EXERCISES | chapter_08.EXERCISES
-)
+_CHAPTERS = [
+    chapter_01,
+    chapter_02,
+    chapter_03,
+    chapter_05,
+    chapter_06,
+    chapter_07,
+    chapter_08,
+    chapter_09,
+]
+EXERCISES: dict[str, Exercise] = {
+    number: exercise
+    for chapter in _CHAPTERS
+    for number, exercise in chapter.EXERCISES.items()
+}
 """Every exercise, by its number."""
 
 _hints_given: dict[str, int] = {}

@@ -1,0 +1,507 @@
+// The page of the story machine: what the model expects beside what the language allows.
+
+(function (root) {
+  "use strict";
+
+  const live = root.live;
+  const box = document.getElementById("story-machine");
+  if (!box) return;
+  const base = live.base;
+  const calm = root.matchMedia("(prefers-reduced-motion: reduce)");
+
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.filter((child) => child !== null));
+    return element;
+  };
+
+  const the = { // all that a link restores, and what follows from it
+    name: "hamlet", ids: [], place: 1, temperature: 0.8, topP: 1, greedy: false, seed: 1,
+    off: new Set(), look: "", model: null, tokenizer: null, language: null, next: null,
+    state: null, done: [], surprise: [], playing: false, loading: null,
+  };
+
+  // ------------------------------------------------------------------ loading
+
+  const script = (name) => new Promise((done, failed) => {
+    const element = make("script", { src: `${base}data/${name}.js` });
+    element.onload = done;
+    element.onerror = () => failed(new Error(`The file ${name}.js could not be loaded.`));
+    document.head.append(element);
+  });
+
+  async function load(name) {
+    if (!live.data.letters) await script("letters");
+    const about = () => live.data[`${name}/about`];
+    parts.bar.hidden = false;
+    parts.bar.value = 0;
+    if (!about()) await script(`${name}-0`);
+    const n = about().parts;
+    const bytes = new Uint8Array(about().bytes);
+    let at = 0;
+    let came = 0;
+    const coming = Array.from({ length: n }, (_, i) =>
+      (live.data[`${name}/weights/${i}`] ? Promise.resolve() : script(`${name}-${i + 1}`))
+        .then(() => { parts.bar.value = ++came / n; }));
+    await Promise.all(coming);
+    for (let i = 0; i < n; i++) {
+      const text = atob(live.data[`${name}/weights/${i}`]);
+      for (let k = 0; k < text.length; k++) bytes[at++] = text.charCodeAt(k);
+    }
+    parts.bar.hidden = true;
+    const tokenizer = live.readTokenizer(live.data[`${name}/tokenizer`]);
+    const language = new live.Language(live.data[`${name}/language`]);
+    use(name, new live.Model(about().model, live.readTensors(bytes.buffer)), tokenizer, language);
+  }
+
+  function use(name, model, tokenizer, language) {
+    if (tokenizer.size > model.config.vocab_size)
+      throw new Error(`The tokenizer has ${tokenizer.size} tokens, the model ${model.config.vocab_size}.`);
+    let next = null;
+    if (language) next = new live.NextToken(language, tokenizer);
+    Object.assign(the, { name, model, tokenizer, language, next, state: model.start(), done: [], surprise: [] });
+    the.off.clear();
+    start();
+    looks();
+  }
+
+  // Once: several presses of a button wait for the same model.
+  function ready() {
+    if (the.model) return Promise.resolve();
+    the.loading = the.loading || load(the.name).finally(() => { the.loading = null; });
+    return the.loading;
+  }
+
+  const start = () => {
+    const { end } = the.tokenizer;
+    the.ids = [end === undefined ? the.tokenizer.encode("\n")[0] : end];
+    the.place = 1;
+  };
+
+  // A run's folder, or one that `decoder-only export` wrote.
+  async function open(files) {
+    const named = (test) => files.filter((file) => test(file.name));
+    const [config] = named((name) => name === "config.json");
+    const [words] = named((name) => name === "tokenizer.json");
+    const states = named((name) => /^state-\d+\.safetensors$/.test(name)).sort((a, b) => a.name < b.name ? 1 : -1);
+    const weights = named((name) => name === "weights.safetensors")[0] ||
+      named((name) => name === "model.safetensors")[0] || states[0];
+    if (!config || !words || !weights)
+      throw new Error("This is no run's folder: it must hold config.json, tokenizer.json and weights.safetensors.");
+    if (weights.size > 600e6) throw new Error("The model is too large for a page (600 MB of weights).");
+    const parsed = async (file) => {
+      try { return JSON.parse(await file.text()); } catch (_) { throw new Error(`${file.name} is damaged or cut short.`); }
+    };
+    if (!live.data.letters) await script("letters");
+    const about = await parsed(config);
+    const tokenizer = live.readTokenizer(await parsed(words));
+    const isState = weights.name.startsWith("state-");
+    let tensors = live.readTensors(await weights.arrayBuffer(), (name) => !isState || name.startsWith("model."));
+    if (isState) tensors = Object.fromEntries(Object.entries(tensors).map(([name, x]) => [name.slice(6), x]));
+    let model = about.model;
+    if (about.model_type) [model, tensors] = live.fromLibrary(about, tensors);
+    if (!model) throw new Error("config.json describes no model of this book.");
+    const known = ["hamlet", "full"].find((name) => about.data && about.data.kind === "stories" && about.data.language === name);
+    if (known && !live.data[`${known}/language`]) await script(`${known}-0`);
+    const language = known && live.data[`${known}/language`].arguments.seed === (about.data.language_seed || 0)
+      ? new live.Language(live.data[`${known}/language`]) : null;
+    use("yours", new live.Model(model, tensors), tokenizer, language);
+    parts.model.querySelector("[value=yours]").disabled = false;
+    parts.model.value = "yours";
+    say(language ? "Your model is here, beside its language."
+      : "Your model is here. The page does not have the exact language of its text, so the right list stays empty.");
+  }
+
+  // ------------------------------------------------------------------ computing
+
+  // Brings cache and surprises in step with the ids; what stays the same is kept.
+  function sync() {
+    const { state, ids, done } = the;
+    let n = 0;
+    while (n < ids.length && n < done.length && ids[n] === done[n]) n++;
+    for (const lists of [state.keys, state.values, state.queries, state.streams])
+      for (const list of lists) list.length = n;
+    state.hidden.length = state.length = n;
+    the.surprise.length = Math.min(the.surprise.length, n);
+    if (n < ids.length) the.model.run(state, ids.slice(n), the.off);
+    the.done = [...ids];
+    for (let s = Math.max(1, the.surprise.length); s < ids.length; s++)
+      the.surprise[s] = -Math.log2(live.softmax(the.model.logits(state, s - 1))[ids[s]]);
+  }
+
+  const text = (ids = the.ids) => the.tokenizer.decode(ids.filter((id) => id !== the.tokenizer.end));
+  const isOver = () => the.ids.length > 1 && the.ids[the.ids.length - 1] === the.tokenizer.end;
+  const isFull = () => the.ids.length >= the.model.config.context_length;
+
+  function step() {
+    if (isOver() || isFull()) return false;
+    sync();
+    const settings = {
+      temperature: the.greedy ? 0 : the.temperature, topP: the.topP, seed: the.seed,
+      place: the.ids.length, allowed: the.tokenizer.size,
+    };
+    the.ids.push(live.choose(the.model.logits(the.state, the.ids.length - 1), settings));
+    return true;
+  }
+
+  // ------------------------------------------------------------------ what is shown
+
+  const shown = (id) => id === the.tokenizer.end ? "the end"
+    : the.tokenizer.decode([id]).replace(/ /g, "␣").replace(/\n/g, "↵");
+  const percent = (p) => p >= 0.9995 ? "100%" : p < 0.0005 ? (p === 0 ? "0" : p.toExponential(0)) : `${(100 * p).toFixed(p < 0.1 ? 1 : 0)}%`;
+  const bits = (x) => x === Infinity ? "∞" : x.toFixed(2);
+  const say = (line) => { parts.said.textContent = line; };
+
+  function draw() {
+    sync();
+    const { ids, place } = the;
+    const weights = watched();
+    parts.story.replaceChildren(...ids.slice(1).map((id, i) => {
+      const at = i + 1;
+      const strength = weights ? weights[at] || 0 : Math.min(1, the.surprise[at] / 8);
+      const token = make("span", {
+        role: "option", id: `token-${at}`, class: `token${weights ? " seen" : ""}`, "data-at": at,
+        "aria-selected": String(at === place),
+        "aria-label": `${shown(id)}, surprise ${bits(the.surprise[at])} bits`,
+        style: `--strength: ${strength.toFixed(3)}`,
+      }, id === the.tokenizer.end ? " ■" : the.tokenizer.decode([id]));
+      return token;
+    }), make("span", {
+      role: "option", id: `token-${ids.length}`, class: "token caret", "data-at": ids.length,
+      "aria-selected": String(place === ids.length), "aria-label": "the next token",
+    }, "▏"));
+    parts.story.setAttribute("aria-activedescendant", `token-${place}`);
+    judge();
+    lists();
+    lens();
+    remember();
+  }
+
+  // The letter at which the story leaves the language.
+  function judge() {
+    if (!the.language) {
+      parts.verdict.textContent = "Without its language, the page cannot say where this text goes wrong.";
+      return;
+    }
+    const whole = text();
+    const { at, whole: isStory, expected } = the.language.explain(whole);
+    if (at === whole.length) {
+      parts.verdict.textContent = isStory ? "A whole story of the language."
+        : isOver() ? "The model ended here, in the middle of a story." : "So far, some story of the language begins like this.";
+      parts.verdict.dataset.good = "";
+      return;
+    }
+    delete parts.verdict.dataset.good;
+    const could = expected.slice(0, 3).map(([lead, p]) => `“${lead.slice(0, 24)}” (${percent(p)})`).join(", ");
+    const more = expected.length > 3 ? `, or ${expected.length - 3} more` : "";
+    parts.verdict.replaceChildren(
+      `Leaves the language at letter ${at + 1}: it wrote `, make("mark", {}, whole[at]),
+      expected.length ? `, where only this could stand: ${could}${more}.` : ", where the story was over.");
+  }
+
+  function lists() {
+    const { place, ids } = the;
+    const q = live.softmax(the.model.logits(the.state, place - 1));
+    const came = ids[place];
+    const p = the.next ? the.next.after(ids.slice(0, place)) : null;
+    const order = Array.from(q.keys()).sort((a, b) => q[b] - q[a]).slice(0, 8);
+    fill(parts.expects, order.map((id) => [id, q[id]]), came, p);
+    if (p) {
+      const ranked = [...p].sort((a, b) => b[1] - a[1]);
+      fill(parts.allows, ranked.slice(0, 8), came, p);
+      const rest = ranked.length - 8;
+      if (rest > 0) parts.allows.append(make("li", { class: "rest" }, `and ${rest} more`));
+      let divergence = 0;
+      for (const [id, mass] of p) divergence += mass * Math.log2(mass / q[id]);
+      parts.gap.textContent = `Divergence: ${bits(Math.max(0, divergence))} bits`;
+    } else {
+      const before = text(ids.slice(0, place));
+      const isOff = the.language && the.language.explain(before).at < before.length;
+      const reason = !the.next ? "The page does not have this text's language."
+        : isOff ? "The story has left the language before this place, so nothing can follow."
+          : "No story is cut into these tokens, so nothing can follow.";
+      parts.allows.replaceChildren(make("li", { class: "rest" }, reason));
+      parts.gap.textContent = "Divergence: not defined here";
+    }
+    parts.where.textContent = came === undefined ? "The next token"
+      : `Token ${place}: “${shown(came)}”, surprise ${bits(the.surprise[place])} bits`;
+  }
+
+  function fill(list, rows, came, allowed) {
+    list.replaceChildren(...rows.map(([id, p]) => make("li", {},
+      make("button", {
+        type: "button", class: allowed && !allowed.has(id) ? "pick wrong" : "pick",
+        "aria-label": `${shown(id)}, ${percent(p)}${id === came ? ", which came" : ""}${allowed && !allowed.has(id) ? ", not allowed" : ""}. Go on with it`,
+        onclick: () => {
+          the.ids = [...the.ids.slice(0, the.place), id];
+          the.place = the.ids.length;
+          draw();
+          say(`The story goes on with “${shown(id)}”.`);
+          parts.story.focus();
+        },
+      }, make("span", { class: "bar", style: `--p: ${p}` }), make("span", { class: "word" }, shown(id) + (id === came ? " ◂" : "")),
+      make("span", { class: "p" }, percent(p))))));
+  }
+
+  // ------------------------------------------------------------------ looking in
+
+  function watched() {
+    if (!the.look || the.place < 1) return null;
+    const [l, h] = the.look.split(".").map(Number);
+    const [first, weights] = the.model.attention(the.state, l, h, the.place - 1);
+    const found = [];
+    weights.forEach((weight, t) => { found[first + t] = weight; });
+    return found;
+  }
+
+  function looks() {
+    const { n_layers: L, n_heads: H } = the.model.config;
+    const names = [];
+    for (let l = 0; l < L; l++) for (let h = 0; h < H; h++) names.push(`${l}.${h}`);
+    parts.head.replaceChildren(make("option", { value: "" }, "surprise"), ...names.map((name) =>
+      make("option", { value: name }, `attention of head ${name}`)));
+    parts.head.value = names.includes(the.look) ? the.look : (the.look = "");
+    parts.switches.replaceChildren(...Array.from({ length: L }, (_, l) => make("div", { role: "group", "aria-label": `Block ${l}` },
+      make("span", {}, `Block ${l}`), ...[...Array(H).keys(), "m"].map((part) => {
+        const name = `${l}.${part}`;
+        return make("button", {
+          type: "button", "aria-pressed": String(!the.off.has(name)),
+          "aria-label": part === "m" ? `MLP of block ${l}` : `Head ${part} of block ${l}`,
+          onclick: (event) => {
+            if (!the.off.delete(name)) the.off.add(name);
+            event.currentTarget.setAttribute("aria-pressed", String(!the.off.has(name)));
+            the.done = [];
+            the.surprise = [];
+            draw();
+            say(`${part === "m" ? "The MLP" : `Head ${part}`} of block ${l} is ${the.off.has(name) ? "off" : "on"}.`);
+          },
+        }, part === "m" ? "MLP" : String(part));
+      }))));
+  }
+
+  function lens() {
+    if (!parts.inside.open) return;
+    parts.lens.replaceChildren(...Array.from({ length: the.model.config.n_layers }, (_, l) => {
+      const p = live.softmax(the.model.logits(the.state, the.place - 1, l));
+      const best = p.indexOf(Math.max(...p));
+      return make("tr", {}, make("th", { scope: "row" }, `Block ${l}`), make("td", {}, shown(best)), make("td", {}, percent(p[best])));
+    }));
+  }
+
+  // ------------------------------------------------------------------ a link to all of it
+
+  function remember() {
+    const link = new URLSearchParams({
+      m: the.name, seed: the.seed, t: the.temperature, p: the.topP, g: Number(the.greedy), at: the.place,
+      off: [...the.off].join("_"), look: the.look, ids: the.ids.slice(1).map((id) => id.toString(36)).join("."),
+    });
+    clearTimeout(remember.waits); // browsers allow few changes a second
+    remember.waits = setTimeout(() => history.replaceState(null, "", `#machine?${link}`), 250);
+  }
+
+  async function recall() {
+    if (!location.hash.startsWith("#machine?")) return;
+    const link = new URLSearchParams(location.hash.slice(9));
+    if (!["hamlet", "full"].includes(link.get("m"))) {
+      say("This link is to a model of the reader's own; open its folder.");
+      return;
+    }
+    parts.model.value = the.name = link.get("m");
+    the.model = null;
+    await ready();
+    const number = (name, low, high, usual) => {
+      const x = Number(link.get(name));
+      return link.get(name) !== null && x >= low && x <= high ? x : usual;
+    };
+    the.seed = Math.floor(number("seed", 0, 2 ** 31 - 1, 1));
+    the.temperature = number("t", 0.1, 2, 0.8);
+    the.topP = number("p", 0.05, 1, 1);
+    the.greedy = link.get("g") === "1";
+    const ids = (link.get("ids") || "").split(".").filter(Boolean).map((id) => parseInt(id, 36));
+    if (ids.some((id) => !(id >= 0 && id < the.tokenizer.size))) throw new Error("The link names tokens that this model does not have.");
+    the.ids = [...the.ids, ...ids].slice(0, the.model.config.context_length);
+    const { n_layers: L, n_heads: H } = the.model.config;
+    const isPart = (name) => /^\d+\.(\d+|m)$/.test(name) && Number(name.split(".")[0]) < L && !(Number(name.split(".")[1]) >= H);
+    the.off = new Set((link.get("off") || "").split("_").filter(isPart));
+    the.look = isPart(link.get("look") || "") && !link.get("look").endsWith("m") ? link.get("look") : "";
+    the.place = Math.min(the.ids.length, Math.max(1, Math.floor(number("at", 1, 1e6, 1))));
+    if (the.off.size || the.look) parts.inside.open = true;
+    settings();
+    looks();
+    draw();
+  }
+
+  // ------------------------------------------------------------------ controls
+
+  const does = (action) => async (event) => {
+    try {
+      await ready();
+      await action(event);
+    } catch (error) {
+      the.playing = false;
+      parts.bar.hidden = true;
+      say(error.message);
+    }
+  };
+
+  async function play() {
+    the.playing = !the.playing;
+    parts.play.textContent = the.playing ? "Pause" : "Play";
+    if (isOver() || isFull()) start();
+    const before = the.ids.length;
+    while (the.playing && step()) {
+      the.place = the.ids.length;
+      if (calm.matches) continue;
+      draw();
+      await new Promise((done) => setTimeout(done, 30));
+    }
+    if (!the.playing) return; // the other press tells
+    the.playing = false;
+    parts.play.textContent = "Play";
+    draw();
+    say(isFull() && !isOver() ? `The model sees ${the.model.config.context_length} tokens; the text ends here.`
+      : `${the.ids.length - before} tokens written. ${parts.verdict.textContent}`);
+  }
+
+  const moved = () => say(`${parts.where.textContent}. ${parts.gap.textContent}.`);
+  function go(place) {
+    the.place = Math.max(1, Math.min(the.ids.length, place));
+    draw();
+    moved();
+  }
+
+  function settings() {
+    parts.temperature.value = the.temperature;
+    parts.topP.value = the.topP;
+    parts.greedy.checked = the.greedy;
+    parts.seed.value = the.seed;
+    parts.temperatureIs.textContent = the.temperature.toFixed(2);
+    parts.topPIs.textContent = the.topP.toFixed(2);
+  }
+
+  const parts = {};
+  const part = (name, tag, attributes, ...children) => (parts[name] = make(tag, attributes, ...children));
+  const button = (name, label, action) => part(name, "button", { type: "button", onclick: does(action) }, label);
+  const changed = () => {
+    the.temperature = Number(parts.temperature.value);
+    the.topP = Number(parts.topP.value);
+    the.greedy = parts.greedy.checked;
+    the.seed = Math.max(0, Math.min(2 ** 31 - 1, Math.floor(Number(parts.seed.value) || 0)));
+    settings();
+    if (the.model) remember();
+  };
+  const slider = (name, label, min, max, value) => make("label", {}, `${label} `,
+    part(name, "input", { type: "range", min, max, step: 0.05, value, oninput: changed }), part(`${name}Is`, "output", {}, Number(value).toFixed(2)));
+
+  function build() {
+    const folder = part("folder", "input", {
+      type: "file", webkitdirectory: true, multiple: true, hidden: true, "aria-label": "A run's folder",
+      onchange: () => opened([...parts.folder.files]),
+    });
+    // What stands there without scripts stays, unseen: other scripts watch it.
+    for (const child of box.children) child.hidden = true;
+    box.append(
+      make("div", { class: "row" },
+        make("label", {}, "Model ", part("model", "select", {
+          onchange: () => {
+            the.playing = false;
+            the.name = parts.model.value;
+            the.model = null;
+            does(draw)();
+          },
+        }, make("option", { value: "hamlet" }, "hamlet: small language, 0.9 MB"), make("option", { value: "full" }, "full: all tales, 6.7 MB"),
+        make("option", { value: "yours", disabled: true }, "your own run"))),
+        make("button", { type: "button", onclick: () => { parts.folder.value = ""; parts.folder.click(); } }, "Open a run’s folder"), folder, part("bar", "progress", { max: 1, value: 0, hidden: true, "aria-label": "The model is coming" })),
+      part("story", "div", {
+        class: "machine-story", role: "listbox", tabindex: 0, "aria-label": "The story, token by token",
+        onclick: (event) => { const token = event.target.closest(".token"); if (token) go(Number(token.dataset.at)); },
+        onkeydown: (event) => {
+          const to = { ArrowRight: the.place + 1, ArrowLeft: the.place - 1, Home: 1, End: the.ids.length }[event.key];
+          if (to === undefined || !the.model) return;
+          event.preventDefault();
+          go(to);
+        },
+      }, make("span", { role: "option", class: "hint", "aria-selected": "false" }, "Press play: the model comes into the page and writes a story.")),
+      part("verdict", "p", { class: "machine-verdict" }),
+      make("div", { class: "row" },
+        button("play", "Play", play),
+        button("one", "One token", () => { step(); go(the.ids.length); }),
+        button("back", "Back", () => { if (the.ids.length > 1) the.ids.pop(); go(the.ids.length); }),
+        button("anew", "New story", () => { start(); the.seed += 1; settings(); draw(); say("A new story, with the next seed."); }),
+        button("link", "Copy the link", async () => {
+          remember();
+          await new Promise((done) => setTimeout(done, 300));
+          try { await navigator.clipboard.writeText(location.href); say("The link is copied. It restores all of this."); }
+          catch (_) { say("The address of this page is the link. It restores all of this."); }
+        })),
+      make("div", { class: "row" },
+        slider("temperature", "Temperature", 0.1, 2, the.temperature), slider("topP", "Top-p", 0.05, 1, the.topP),
+        make("label", {}, part("greedy", "input", { type: "checkbox", onchange: changed }), " greedy"),
+        make("label", {}, "Seed ", part("seed", "input", { type: "number", min: 0, max: 2147483647, value: the.seed, onchange: changed }))),
+      part("said", "p", { class: "said", role: "status", "aria-live": "polite" }),
+      make("div", { class: "where", role: "heading", "aria-level": 2 }, part("where", "span", {}, "What comes next?"), " ", part("gap", "span", { class: "gap" })),
+      make("div", { class: "two" },
+        make("div", {}, make("div", { class: "head", role: "heading", "aria-level": 3 }, "The model expects"), part("expects", "ol", {})),
+        make("div", {}, make("div", { class: "head", role: "heading", "aria-level": 3 }, "The language allows"), part("allows", "ol", {}))),
+      make("details", {}, make("summary", {}, "Type a text"),
+        make("label", {}, "The story begins", part("typed", "textarea", {
+          rows: 4, spellcheck: "false",
+          oninput: does(() => {
+            const ids = the.tokenizer.encode(parts.typed.value);
+            start();
+            the.ids.push(...ids.slice(0, the.model.config.context_length - 1));
+            go(the.ids.length);
+            say(ids.length >= the.model.config.context_length ? `The model sees ${the.model.config.context_length} tokens; the rest is left out.` : parts.verdict.textContent);
+          }),
+        }))),
+      part("inside", "details", { ontoggle: () => { if (parts.inside.open) does(draw)(); } }, make("summary", {}, "Look inside"),
+        make("label", {}, "Colours show ", part("head", "select", { onchange: does(() => { the.look = parts.head.value; draw(); }) })),
+        make("p", {}, "Switch heads and MLPs off; the lists change."),
+        part("switches", "div", { class: "switches" }),
+        make("table", {}, make("caption", {}, "The prediction after each block"),
+          make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "After"), make("th", { scope: "col" }, "likeliest"), make("th", { scope: "col" }, "probability"))),
+          part("lens", "tbody", {}))));
+    settings();
+    box.addEventListener("dragover", (event) => event.preventDefault());
+    box.addEventListener("drop", async (event) => {
+      event.preventDefault();
+      opened(await dropped(event.dataTransfer));
+    });
+  }
+
+  async function dropped(transfer) {
+    const entries = [...transfer.items].map((item) => item.webkitGetAsEntry && item.webkitGetAsEntry()).filter(Boolean);
+    const found = [];
+    for (const entry of entries) {
+      if (entry.isFile) found.push(await new Promise((done, failed) => entry.file(done, failed)));
+      else {
+        const reader = entry.createReader();
+        for (;;) {
+          const inside = await new Promise((done, failed) => reader.readEntries(done, failed));
+          if (!inside.length) break;
+          for (const each of inside) if (each.isFile) found.push(await new Promise((done, failed) => each.file(done, failed)));
+        }
+      }
+    }
+    return found;
+  }
+
+  async function opened(files) {
+    the.playing = false;
+    try {
+      await open(files);
+      draw();
+    } catch (error) {
+      parts.model.value = the.name;
+      say(/^[A-Z]|json|weights/.test(error.message) ? error.message : "The folder could not be read.");
+    }
+  }
+
+  build();
+  live.machine = { the, parts, open: opened };
+  recall().catch((error) => say(error.message));
+})(globalThis);
