@@ -5,36 +5,55 @@ __all__ = ["ENDING"]
 PARTS = """\
 from decoder_only_book.progress import own
 
-merge, attend = own("1.1"), own("3.2")
+merge, look_up, turn = own("1.1"), own("2.1"), own("2.2")
+attend, fold, cross_entropy = own("3.2"), own("5.2"), own("7.1")
 block, logits = own("8.1"), own("8.2")"""
 
-FORWARD = """\
+ATTENTION = """\
 from decoder_only_book.stored import load_model
 
 saved = load_model("full")
-model, tokenizer = saved.model, saved.tokenizer
+model, tokenizer = saved.model.requires_grad_(False), saved.tokenizer
+no_bias = torch.zeros(model.config.d_model)
 
+def attention_of(layer, gain):
+    K = layer.head_dim
+    frequencies = layer.rotary_base ** (-torch.arange(0, K, 2) / K)
+    parts = (layer.query, layer.key, layer.value)
+    matrices = [fold(gain, no_bias, part.weight)[0] for part in parts]
+
+    def attention(x):
+        sees = torch.ones(len(x), len(x)).tril().bool()
+        split = [(x @ matrix.T).view(len(x), -1, K).transpose(0, 1) for matrix in matrices]
+        queries, keys = layer.query_norm(split[0]), layer.key_norm(split[1])
+        heads = []
+        for query, key, value in zip(queries, keys, split[2]):  # each (S, K)
+            query, key = turn(query, frequencies), turn(key, frequencies)
+            heads.append(attend(query, key, value, sees))
+        return layer.output(torch.cat(heads, dim=-1))
+
+    return attention"""
+
+FORWARD = """\
 def norm(x):
     return x / (x.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
 
-def attention_of(layer, x):
-    sees = torch.ones(len(x), len(x)).tril().bool()
-    queries, keys, values = layer.project(x[None])  # each (1, heads, S, K)
-    heads = zip(queries[0], keys[0], values[0])
-    return layer.output(torch.cat([attend(*head, sees) for head in heads], dim=-1))
+def mlp_of(layer, gain):
+    return lambda x: layer(gain * x)
 
-@torch.no_grad()
+layers = []
+for layer in model.blocks:
+    attention = attention_of(layer.attention, layer.attention_norm.weight)
+    layers.append((attention, mlp_of(layer.mlp, layer.mlp_norm.weight)))
+
+table = model.embedding.weight
+folded_table = fold(model.final_norm.weight, no_bias, table)[0]
+
 def forward(ids):
-    x = model.embedding(torch.tensor([ids]))[0]  # (S, D)
-    for layer in model.blocks:
-        def attention(x, layer=layer):
-            return attention_of(layer.attention, layer.attention_norm.weight * x)
-
-        def mlp(x, layer=layer):
-            return layer.mlp(layer.mlp_norm.weight * x)
-
+    x = look_up(torch.tensor(ids), table)  # (S, D)
+    for attention, mlp in layers:
         x = block(x, norm, attention, mlp)
-    return logits(x, norm, model.embedding.weight * model.final_norm.weight)"""
+    return logits(x, norm, folded_table)  # (S, V)"""
 
 STORY = """\
 from decoder_only.tokenization import pretokenize
@@ -42,7 +61,7 @@ from decoder_only.tokenization import pretokenize
 def encode(text):
     ids = []
     for word in pretokenize(text):
-        piece = next(tokenizer.merge_steps(word))  # a list of bytes
+        piece = next(tokenizer.merge_steps(word))  # its bytes, before any merge
         for new_id, pair in enumerate(tokenizer.merges, start=256):
             piece = list(merge(piece, pair, new_id))
         ids += piece
@@ -51,11 +70,13 @@ def encode(text):
 ids, end = encode("Ivo had one radish seed."), tokenizer.special_tokens["<|endoftext|>"]
 while ids[-1] != end and len(ids) < 200:
     ids.append(forward(ids)[-1].argmax().item())
-print(tokenizer.decode(ids))
+print(tokenizer.decode(ids))"""
 
-with torch.no_grad():
-    wanted = model(torch.tensor([ids]))[0]
-print(f"largest difference from the package: {(forward(ids) - wanted).abs().max():.3f}")"""
+COMPARED = """\
+found, wanted = forward(ids), model(torch.tensor([ids]))[0]
+print(f"largest difference from the package: {(found - wanted).abs().max():.3f}")
+loss = cross_entropy(found[:-1], torch.tensor(ids[1:]))
+print(f"loss on its own story: {loss:.2f} nats per token")"""
 
 ENDING: dict[int, tuple[tuple[str, str], ...]] = {
     8: (
@@ -68,19 +89,30 @@ ENDING: dict[int, tuple[tuple[str, str], ...]] = {
         ("code", PARTS),
         (
             "markdown",
-            "The stored model has learned many small stories. Its projections, its rotary "
-            "positions, its MLPs and its weights come from the package. Each stored norm also has "
-            "a learned scale. Your block has one plain norm, so each part applies its scale "
-            "itself.",
+            "The stored model has learned many small stories. First comes its attention. Your "
+            "`fold` puts the scale of the norm into the matrices. Your `turn` gives queries and "
+            "keys their positions, and your `attend` does the rest, head by head. This model also "
+            "normalizes queries and keys. That step and the output projection are the package's.",
+        ),
+        ("code", ATTENTION),
+        (
+            "markdown",
+            "Now the whole model: your look-up, your block once for each layer, and your logits. "
+            "The MLPs are the package's. The norm is an RMSNorm, which subtracts no mean.",
         ),
         ("code", FORWARD),
         (
             "markdown",
             "Your merges turn the beginning into ids. Then the model adds the likeliest token, "
-            "again and again. At the end its logits are compared with those of the package's own "
-            "model.",
+            "again and again, until a story ends.",
         ),
         ("code", STORY),
+        (
+            "markdown",
+            "Is it the same model? Compare your logits with those of the package. The loss is low, "
+            "because the model chose each token itself.",
+        ),
+        ("code", COMPARED),
     ),
 }
 """Cells after the exercises, by chapter: their kind and their source."""
