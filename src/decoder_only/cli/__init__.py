@@ -10,6 +10,8 @@
     decoder-only plot runs/book-1 runs/book-2
     decoder-only sample --run runs/stories-1 --prompt "Once there was a"
     decoder-only export --run runs/book-1 --out folder
+    decoder-only workbook 03                  a chapter's exercises, which check themselves
+    decoder-only progress                     what has passed
 
 Each command is a function in a file of its own, which is loaded when it is asked for: its
 parameters are the options, and its docstring is their help. Other packages add commands through
@@ -41,9 +43,8 @@ COMMANDS = {
 }
 
 _MEMORY = (
-    "; that is more memory than there is: take a smaller --batch-size, cut the batch into more "
-    "parts by --accumulation, keep less by --recompute, write fewer texts by --count, or take a "
-    "smaller model"
+    "; that is more memory than there is: take a smaller --batch-size, cut it by --accumulation, "
+    "keep less by --recompute, write fewer texts by --count, or take a smaller model"
 )
 
 
@@ -74,14 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 # What a user can act on is told in one line; anything else is a bug, and shows its traceback.
-_EXPECTED = (
-    FloatingPointError,
-    ImportError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    ValueError,
-)
+_EXPECTED = (ValueError, OSError, FloatingPointError, ImportError, MemoryError)
+_EXPECTED += (RuntimeError,)
 
 
 def _explained(error: BaseException) -> str:
@@ -89,9 +84,8 @@ def _explained(error: BaseException) -> str:
         return plain(error)
     message = str(error).partition("\n")[0] or type(error).__name__
     # Only a GPU's own memory has an exception of its own, and that is a RuntimeError too.
-    little = isinstance(error, MemoryError) or any(
-        word in message.lower() for word in ("memory", "alloc", "overflow")
-    )
+    signs = ("memory", "alloc", "overflow")
+    little = isinstance(error, MemoryError) or any(x in message.lower() for x in signs)
     return plain(message) + (_MEMORY if little else "")
 
 
@@ -135,7 +129,6 @@ def _run(name: str, *words: str) -> int:
         print("usage: decoder-only COMMAND [OPTIONS]\n")
         for command, summary in COMMANDS.items():
             print(f"  {command:10}{summary}")
-        print(f"  {', '.join(sorted(added.names))}: of other packages")
         examples = (__doc__ or "").split("\n\n")[1]
         print(f"\nFor instance:\n\n{examples}\n")
         print("`decoder-only COMMAND --help` explains its options.")
@@ -144,22 +137,19 @@ def _run(name: str, *words: str) -> int:
 
         print(f"decoder-only {__version__}")
     elif name not in {*COMMANDS, *added.names}:
-        known = ", ".join([*COMMANDS, *sorted(added.names)])
-        said = f"there is no command {name!r}; choose one of {known}"
+        said = f"there is no command {name!r}; choose one of {', '.join([*COMMANDS, *added.names])}"
         print(f"decoder-only: {said}", file=sys.stderr)
         return 2
     else:
         # Before the imports, which take seconds. Of several processes the first speaks, and
         # stdout is kept for what was asked for.
-        is_first = os.environ.get("RANK", "0") == "0"
-        if name in COMMANDS and "--quiet" not in words and is_first:
+        is_own = name in COMMANDS
+        if is_own and "--quiet" not in words and os.environ.get("RANK", "0") == "0":
             said = f"decoder-only {name}: loading PyTorch …"
             print(said, file=sys.stderr, flush=True)
         import tyro
 
-        if name in COMMANDS:
-            command = getattr(import_module(f"decoder_only.cli.{name}"), name)
-        else:
-            command = added[name].load()
+        own = f"decoder_only.cli.{name}"
+        command = getattr(import_module(own), name) if is_own else added[name].load()
         return tyro.cli(command, prog=f"decoder-only {name}", args=list(words)) or 0
     return 0
