@@ -42,7 +42,9 @@ def check(number: str, answer: object) -> Verdict:
             _functions[number] = answer
         try:
             kept = passed() | {number: _source(answer)}
-            content = json.dumps(dict(sorted(kept.items())), indent=1) + "\n"
+            places = {n: [int(part) for part in n.split(".")] for n in kept}
+            kept = {n: kept[n] for n in sorted(kept, key=places.get)}
+            content = json.dumps(kept, indent=1) + "\n"
             write_atomically(Path.cwd() / FILE, content.encode())
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
@@ -126,20 +128,26 @@ def _source(answer: object) -> str:
 def _restored(number: str) -> Callable | None:
     """The function kept in the file, if it still passes without the notebook it was written in."""
     try:
-        source = passed().get(number, "")
-    except (OSError, ValueError):
+        kept = passed()
+    except (OSError, ValueError) as error:
+        print(error)
         return None
+    if number not in kept:
+        return None
+    found = re.search(r"^(?:def|class) (\w+)", kept[number], re.MULTILINE)
     names = {"math": math, "torch": torch, "F": F}
-    found = re.search(r"^(?:def|class) (\w+)", source, re.MULTILINE)
-    if not found:
-        return None
     try:
-        exec(source, names)
-    except Exception:  # it needs what another cell of that notebook defined
-        return None
-    function = names[found[1]]
-    verdict = exercises.check(number, function)
-    if not verdict.right:
-        print(f"{number}: what {FILE} keeps does not pass by itself. {verdict.line}")
-        return None
-    return function
+        if not found:
+            raise ValueError("it is no def")
+        exec(kept[number], names)
+        function = names[found[1]]
+        verdict = exercises.check(number, function)
+        if verdict.right:
+            return function
+        reason = verdict.line
+    except (
+        Exception
+    ) as error:  # it needs what another cell of that notebook defined, say
+        reason = f"{type(error).__name__}: {error}."
+    print(f"{number}: what {FILE} keeps does not work by itself. {reason}")
+    return None

@@ -84,7 +84,8 @@ ENDING: dict[int, tuple[tuple[str, str], ...]] = {
             "markdown",
             "## Your model writes a story\n\nYou have written parts of a language model. Now they "
             "run a trained one. Functions from other workbooks are found if `progress.json` is in "
-            "this folder. For a function that has not passed yet, the book's own is used.",
+            "this folder. On Colab each notebook has a folder of its own. Download the file there "
+            "and upload it here. For a function that has not passed yet, the book's own is used.",
         ),
         ("code", PARTS),
         (
