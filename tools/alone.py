@@ -71,7 +71,14 @@ def run_alone(
         DeadKernelError,
     )
 
-    command = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    command = [
+        str(python),
+        "-m",
+        "ipykernel_launcher",
+        "-f",
+        "{connection_file}",
+        "--log-level=ERROR",
+    ]
 
     class Manager(AsyncKernelManager):
         kernel_spec = KernelSpec(argv=command, language="python")
