@@ -27,6 +27,12 @@ def _read(path: Path):
 ANSWERS = [_read(path) for path in FILES]
 RIGHT = {number: x for each in ANSWERS for number, x in each.RIGHT.items()}
 WRONG = {number: x for each in ANSWERS for number, x in each.WRONG.items()}
+MENDED = {
+    number: x for each in ANSWERS for number, x in getattr(each, "MENDED", {}).items()
+}
+FINDS = [
+    number for number, each in EXERCISES.items() if isinstance(each, framework.Find)
+]
 every_exercise = of_every(EXERCISES)
 
 
@@ -90,6 +96,19 @@ def test_a_check_is_quick_and_there_are_three_hints(number):
     given = [hint(number).line for _ in range(4)]
     assert len(set(given[:3])) == 3
     assert given[3].partition(": ")[2] == given[2].partition(": ")[2]
+
+
+@of_every(FINDS)
+def test_only_the_faulty_line_is_at_fault(number):
+    """Mended there, the code answers an exercise that it did not answer before."""
+    exercise = EXERCISES[number]
+    like, mended = MENDED[number]
+    lines = exercise.code.splitlines()
+    innocent = set(range(1, len(lines) + 1)) - {exercise.answer}
+    assert set(exercise.wrong.values()) == innocent
+    assert check(like, function(exercise.code)).right is False
+    lines[exercise.answer - 1] = mended
+    assert check(like, function("\n".join(lines))).right
 
 
 def test_an_unknown_exercise_is_named_with_those_that_exist():

@@ -34,6 +34,7 @@ def attend(query, key, value, sees):
     "3.3": [0.8, "0.8"],
     "3.4": [21, 21.0],
     "3.5": [8, 64**0.5],
+    "3.6": [3, "3"],
 }
 WRONG = {
     "3.1": [
@@ -89,4 +90,15 @@ WRONG = {
         (0, "that is the mean"),
         (9, "too large"),
     ],
+    "3.6": [
+        (1, "line 1"),
+        (2, "a column for each key"),
+        (4, "before the softmax"),
+        (5, "that of the keys"),
+        (6, "mean of the values"),
+        (7, "there are lines 1 to 6"),
+        (None, "this is a NoneType"),
+    ],
 }
+MENDED = {"3.6": ("3.2", "    scores = scores / math.sqrt(query.shape[1])")}
+"""The exercise whose answer the code is, once its faulty line reads so."""

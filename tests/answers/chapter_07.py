@@ -29,6 +29,7 @@ def inputs_and_targets(ids):
     "7.3": [1.5, 3 / 2],
     "7.4": [10.004, "10.00415"],
     "7.5": [9.0109, 13 * 0.69314718],
+    "7.6": [5, "5"],
 }
 WRONG = {
     "7.1": [
@@ -90,4 +91,16 @@ WRONG = {
         (-9.0109133, "not negative"),
         (3.9133899, "base 10"),
     ],
+    "7.6": [
+        (1, "needs logits"),
+        (2, "largest logit"),
+        (3, "move together"),
+        (4, "overflows"),
+        (6, "total minus chosen"),
+        (7, "mean over positions"),
+        (8, "there are lines 1 to 7"),
+        (None, "this is a NoneType"),
+    ],
 }
+MENDED = {"7.6": ("7.1", "    chosen = shifted.gather(1, targets[:, None])[:, 0]")}
+"""The exercise whose answer the code is, once its faulty line reads so."""

@@ -25,6 +25,25 @@ def logits(x, norm, table):
     return torch.einsum("sd,vd->sv", norm(x), table)
 """,
     ],
+    "8.3": [
+        """
+def cached_step(query, key, value, keys, values):
+    keys = torch.cat([keys, key[None]])
+    values = torch.cat([values, value[None]])
+    scores = keys @ query / math.sqrt(len(query))
+    return scores.softmax(0) @ values, keys, values
+""",
+        """
+def cached_step(query, key, value, keys, values):
+    keys = torch.vstack([keys, key])
+    values = torch.vstack([values, value])
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return attend(query[None], keys, values)[0], keys, values
+""",
+    ],
+    "8.4": [1_200, 12 * 10**2],
+    "8.5": [38, 8 + 9 + 10 + 11],
+    "8.6": [5, "5"],
 }
 WRONG = {
     "8.1": [
@@ -60,4 +79,52 @@ WRONG = {
         ("norm(x) @ table.T", "norm(x @ table.T)", "stream should be"),
         ("norm(x) @ table.T", "norm(x)[-1] @ table.T", "has the shape"),
     ],
+    "8.3": [
+        (
+            "    keys = torch.cat([keys, key[None]])",
+            "    return (keys @ query / math.sqrt(len(query))).softmax(0) @ values, "
+            "torch.cat([keys, key[None]]), torch.cat([values, value[None]])",
+            "see itself",
+        ),
+        ("values, keys, values\n", "values, keys[:-1], values[:-1]\n", "do not grow"),
+        (
+            "values, keys, values\n",
+            "values, keys.roll(1, 0), values.roll(1, 0)\n",
+            "comes first",
+        ),
+        (" / math.sqrt(len(query))", "", "not divided"),
+        (
+            "    keys = torch",
+            "    key, value, keys, values = value, key, values, keys\n    keys = torch",
+            "exchanged",
+        ),
+        ("key[None]", "query[None]", "holds the query"),
+        ("values, keys, values\n", "values\n", "must be a list"),
+    ],
+    "8.4": [
+        (400, "attention alone"),
+        (800, "MLP alone"),
+        (600, "hidden width"),
+        (120, "D squared"),
+        (1_100, "output matrix"),
+    ],
+    "8.5": [
+        (11, "with a cache"),
+        (32, "grows"),
+        (42, "not from 9"),
+        (50, "is not read"),
+        (30, "first reading"),
+    ],
+    "8.6": [
+        (1, "three parts"),
+        (2, "normalized copy"),
+        (3, "comes first"),
+        (4, "attention adds"),
+        (6, "MLP adds"),
+        (7, "passed on"),
+        (8, "there are lines 1 to 7"),
+        (None, "this is a NoneType"),
+    ],
 }
+MENDED = {"8.6": ("8.1", "    change = mlp(norm(x))")}
+"""The exercise whose answer the code is, once its faulty line reads so."""

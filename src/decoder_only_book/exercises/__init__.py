@@ -11,11 +11,16 @@ from decoder_only_book.exercises import (
     chapter_01,
     chapter_02,
     chapter_03,
+    chapter_04,
     chapter_05,
     chapter_06,
     chapter_07,
     chapter_08,
     chapter_09,
+    chapter_12,
+    chapter_13,
+    chapter_15,
+    chapter_16,
 )
 from decoder_only_book.exercises.framework import Exercise, Verdict
 
@@ -25,11 +30,16 @@ _CHAPTERS = [
     chapter_01,
     chapter_02,
     chapter_03,
+    chapter_04,
     chapter_05,
     chapter_06,
     chapter_07,
     chapter_08,
     chapter_09,
+    chapter_12,
+    chapter_13,
+    chapter_15,
+    chapter_16,
 ]
 EXERCISES: dict[str, Exercise] = {
     number: exercise

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from decoder_only_book.exercises.framework import Exercise, Predict, Write
+from decoder_only_book.exercises.framework import Exercise, Find, Predict, Write
 
 
 def _normal(*shape: int, seed: int) -> Tensor:
@@ -50,6 +50,15 @@ def _case(length: int, seed: int) -> tuple[Tensor, ...]:
     query, key, value = (_normal(length, 4, seed=seed + i) for i in range(3))
     return 2 * query, key, value, torch.ones(length, length).tril().bool()
 
+
+_FAULTY = """\
+def attend(query, key, value, sees):
+    scores = query @ key.T
+    scores = scores / math.sqrt(len(key))
+    scores = scores.masked_fill(~sees, -math.inf)
+    weights = scores.softmax(dim=1)
+    return weights @ value
+"""
 
 EXERCISES: dict[str, Exercise] = {
     "3.1": Write(
@@ -178,6 +187,24 @@ EXERCISES: dict[str, Exercise] = {
             "the dot product is a sum, not a mean": 0.125,
             "variances add up, not their squares": 4096,
             "that is the mean": 0,
+        },
+    ),
+    "3.6": Find(
+        title="a fault in attention",
+        task="One line of this code is at fault. Give its number; the first line is number 1.",
+        code=_FAULTY,
+        hints=(
+            "Follow the shapes: which of the numbers is S, and which is K?",
+            "The variance of a score grows with the number of components.",
+            "len(key) counts positions.",
+        ),
+        answer=3,
+        wrong={
+            "line 1 names what attention needs: queries, keys, values and who sees whom": 1,
+            "line 2 is right: a row for each query, a column for each key": 2,
+            "line 4 is right: it hides where `sees` is false, before the softmax": 4,
+            "line 5 is right: dimension 1 is that of the keys": 5,
+            "line 6 is right: each output is a mean of the values": 6,
         },
     ),
 }

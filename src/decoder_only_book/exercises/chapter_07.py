@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from decoder_only_book.exercises.framework import Exercise, Predict, Write
+from decoder_only_book.exercises.framework import Exercise, Find, Predict, Write
 
 
 def _normal(*shape: int, seed: int) -> Tensor:
@@ -25,6 +25,16 @@ def _pairs(ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 _TARGETS = torch.tensor([2, 0, 3])
+
+_FAULTY = """\
+def cross_entropy(logits, targets):
+    largest = logits.amax(dim=1, keepdim=True)
+    shifted = logits - largest
+    total = shifted.exp().sum(dim=1).log()
+    chosen = logits.gather(1, targets[:, None])[:, 0]
+    losses = total - chosen
+    return losses.mean()
+"""
 
 EXERCISES: dict[str, Exercise] = {
     "7.1": Write(
@@ -150,6 +160,25 @@ EXERCISES: dict[str, Exercise] = {
             "that is the perplexity": 8_192,
             "a loss is not negative": -13 * math.log(2),
             "that is with base 10": math.log10(8_192),
+        },
+    ),
+    "7.6": Find(
+        title="a fault in the loss",
+        task="One line of this code is at fault. Give its number; the first line is number 1.",
+        code=_FAULTY,
+        hints=(
+            "Both terms of the difference must be moved by the same amount.",
+            "Which lines use the logits before the largest is taken off?",
+            "The chosen logit is compared with a sum of shifted powers.",
+        ),
+        answer=5,
+        wrong={
+            "line 1 is right: the loss needs logits and targets": 1,
+            "line 2 is right: each position has its own largest logit": 2,
+            "line 3 is right: a softmax does not change when all logits move together": 3,
+            "line 4 is right: no power is above 1, so none overflows": 4,
+            "line 6 is right: minus the logarithm of a probability is total minus chosen": 6,
+            "line 7 is right: the mean over positions is asked for": 7,
         },
     ),
 }

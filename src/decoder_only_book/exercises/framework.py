@@ -1,6 +1,6 @@
 """How an exercise judges an answer.
 
-Both kinds know the right answer and a table of typical wrong ones, each with the sentence that
+All kinds know the right answer and a table of typical wrong ones, each with the sentence that
 a reader who gave it needs. An answer that is neither gets a general line: the wrong type or
 shape, the exception that was raised, or the first case that differs.
 """
@@ -177,6 +177,35 @@ class Predict(Exercise):
         if number != number:
             return "nan is not a number; look for a division of zero by zero"
         return "too large" if number > self.answer else "too small"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Find(Exercise):
+    """A mistake is to be found in given code: the number of its line.
+
+    Attributes:
+        code: the lines, counted from 1; one of them is at fault.
+        answer: its number.
+        wrong: for each innocent line the sentence that says why, before its number.
+    """
+
+    code: str
+    answer: int
+    wrong: dict[str, int]
+
+    def problem(self, answer: object) -> str | None:
+        try:
+            number = float(answer)
+        except (TypeError, ValueError, RuntimeError):
+            return (
+                f"the number of a line is asked for; this is a {type(answer).__name__}"
+            )
+        if number == self.answer:
+            return None
+        for sentence, innocent in self.wrong.items():
+            if number == innocent:
+                return sentence
+        return f"there are lines 1 to {len(self.code.splitlines())}"
 
 
 def raised(error: Exception) -> str:
