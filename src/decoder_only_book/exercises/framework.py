@@ -98,6 +98,8 @@ class Exercise:
 
     def judge(self, answer: object) -> Verdict:
         """Say that the answer is right, or what is wrong with it."""
+        if answer is ...:
+            return Verdict(False, "Not yet: write a number in the place of the dots.")
         problem = self.problem(answer)
         if problem is None:
             return Verdict(True, f"Right: {self.title}.")
@@ -163,8 +165,6 @@ class Predict(Exercise):
     wrong: dict[str, float]
 
     def problem(self, answer: object) -> str | None:
-        if answer is ...:
-            return "write a number in the place of the dots"
         try:
             number = float(answer)
         except (TypeError, ValueError, RuntimeError):

@@ -6,7 +6,8 @@ PARTS = """\
 from decoder_only_book.progress import own
 
 merge, look_up, turn = own("1.1"), own("2.1"), own("2.2")
-attend, fold, cross_entropy = own("3.2"), own("5.2"), own("7.1")
+attend, split, join = own("3.2"), own("4.1"), own("4.2")
+fold, cross_entropy = own("5.2"), own("7.1")
 block, logits = own("8.1"), own("8.2")"""
 
 ATTENTION = """\
@@ -24,13 +25,13 @@ def attention_of(layer, gain):
 
     def attention(x):
         sees = torch.ones(len(x), len(x)).tril().bool()
-        split = [(x @ matrix.T).view(len(x), -1, K).transpose(0, 1) for matrix in matrices]
-        queries, keys = layer.query_norm(split[0]), layer.key_norm(split[1])
+        queries, keys, values = [split(x @ matrix.T, layer.n_heads) for matrix in matrices]
+        queries, keys = layer.query_norm(queries), layer.key_norm(keys)
         heads = []
-        for query, key, value in zip(queries, keys, split[2]):  # each (S, K)
+        for query, key, value in zip(queries, keys, values):  # each (S, K)
             query, key = turn(query, frequencies), turn(key, frequencies)
             heads.append(attend(query, key, value, sees))
-        return layer.output(torch.cat(heads, dim=-1))
+        return layer.output(join(torch.stack(heads)))
 
     return attention"""
 

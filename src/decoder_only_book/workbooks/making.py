@@ -26,6 +26,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "3.1": ("Softmax",),
     "3.2": ("Query, key and value", "The causal mask"),
     "3.5": ("Why the square root",),
+    "4.1": ("What a head does", "Split, attend, join"),
+    "4.3": ("Shared keys and values",),
     "5.1": ("LayerNorm",),
     "5.2": ("RMSNorm",),
     "5.4": ("The residual stream",),
@@ -41,6 +43,22 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "9.3": ("The longest step that works",),
     "9.4": ("Long gradients, large batches",),
     "9.5": ("Where the bytes go",),
+    "12.1": ("LoRA: a change made of thin matrices",),
+    "12.2": ("DPO: preferences without a reward model",),
+    "12.3": ("Instruction tuning: a loss on answers alone",),
+    "13.1": ("A sum around a ring",),
+    "13.2": ("One batch on two devices",),
+    "13.3": ("The depth: a pipeline",),
+    "13.4": ("The price of a sum",),
+    "13.5": ("The state: ZeRO",),
+    "15.1": ("The missing mass from counts alone",),
+    "15.2": ("Who is calibrated makes things up",),
+    "15.3": ("Bits of a fact",),
+    "15.4": ("A word for not knowing",),
+    "16.1": ("Five tokens",),
+    "16.2": ("Only what is allowed",),
+    "16.4": ("The likeliest text",),
+    "16.5": ("A draft and a judge",),
     "8.1": ("Four lines",),
 }
 """What to read before an exercise; others need no more than those before them."""
@@ -103,8 +121,13 @@ def _exercise(number: str, exercise: Exercise) -> list[dict[str, Any]]:
     stub = getattr(exercise, "stub", "") or f"answer_{number.replace('.', '_')} = ..."
     names = re.findall(r"^(?:(?:def|class) (\w+)|(\w+) =)", stub, re.MULTILINE)
     answer = "".join(names[-1])
+    task = f"### Exercise {number}: {exercise.title}\n\n{exercise.task}"
+    lines = getattr(exercise, "code", "").splitlines()
+    if lines:
+        numbered = [f"{place:2}  {line}" for place, line in enumerate(lines, start=1)]
+        task += "\n\n" + "\n".join(["```", *numbered, "```"])
     return [
-        _markdown(f"### Exercise {number}: {exercise.title}\n\n{exercise.task}"),
+        _markdown(task),
         code_cell(stub),
         code_cell(f'check("{number}", {answer})'),
         code_cell(f'hint("{number}")'),
