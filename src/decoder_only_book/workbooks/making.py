@@ -54,7 +54,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "15.1": ("The missing mass from counts alone",),
     "15.2": ("Who is calibrated makes things up",),
     "15.3": ("Bits of a fact",),
-    "15.4": ("A word for not knowing",),
     "16.1": ("Five tokens",),
     "16.2": ("Only what is allowed",),
     "16.4": ("The likeliest text",),
