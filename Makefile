@@ -38,6 +38,9 @@ elsewhere: environment  ## rehearse everything on other roundings, processors an
 execute: environment  ## run notebooks and store their outputs (CHAPTER=01 for one, JOBS=2 at a time)
 	@$(RUN) tools/execute.py --jobs $(JOBS) $(CHAPTER)
 
+workbooks: environment  ## make the workbooks anew from the lessons and the exercises
+	@$(RUN) tools/workbooks.py
+
 report: environment  ## count the cells that are compared strictly
 	@$(RUN) tools/report.py
 
@@ -53,5 +56,5 @@ clean:  ## remove what was built
 clean-venv:  ## remove the virtual environment
 	@rm -rf .venv
 
-.PHONY: help book pdf serve test quick check style elsewhere execute report repository environment clean clean-venv
+.PHONY: help book pdf serve test quick check style elsewhere execute workbooks report repository environment clean clean-venv
 .DEFAULT_GOAL := help

@@ -153,10 +153,14 @@ def test_repository_sets_the_address_everywhere(tmp_path):
     cell = nbformat.v4.new_code_cell(first_cell.TEMPLATE.replace("<url>", old))
     notebook = nbformat.v4.new_notebook(cells=[cell])
     nbformat.write(notebook, tmp_path / "book" / "01_x.ipynb")
+    folder = tmp_path / "src" / "decoder_only_book" / "workbooks"
+    folder.mkdir(parents=True)
+    nbformat.write(notebook, folder / "01_x.ipynb")
 
     new = "https://github.com/you/a-book"
     changed = repository.set_address(new, tmp_path)
-    assert changed == ["_config.yml", "README.md", "book/01_x.ipynb"]
+    workbook = "src/decoder_only_book/workbooks/01_x.ipynb"
+    assert changed == ["_config.yml", "README.md", "book/01_x.ipynb", workbook]
     assert first_cell.repository_url(tmp_path) == new
     readme = (tmp_path / "README.md").read_text()
     assert f"{old}-2 stays; {new}/issues; https://you.github.io/a-book/book;" in readme

@@ -23,6 +23,12 @@ def every(root: Path = ROOT) -> list[Path]:
     return [*lessons(root), *laboratories(root)]
 
 
+def workbooks(root: Path = ROOT) -> list[Path]:
+    """What `tools/workbooks.py` makes from the lessons; no pages of the book."""
+    folder = root / "src" / "decoder_only_book" / "workbooks"
+    return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+
+
 def name(path: Path) -> str:
     """What a page of the book is called in its table of contents, such as lab/03_attention."""
     path = path.with_suffix("")

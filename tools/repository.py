@@ -46,6 +46,7 @@ def set_address(new: str, root: Path = ROOT) -> list[str]:
         *files,
         *sorted((root / "book").glob("*.md")),
         *notebooks.every(root),
+        *notebooks.workbooks(root),
     ]:
         if not path.exists():
             continue

@@ -321,6 +321,13 @@ def named(body: str) -> str:
             rf'\1 aria-label="{name}">\2<span class="button-name">{name}</span>',
             body,
         )
+    # A workbook is kept, not shown.
+    body = re.sub(
+        r'target="_blank"(\s+class="btn btn-sm btn-workbook.*?)<span class="btn__text-container">',
+        r'download\1<span class="button-name">',
+        body,
+        flags=re.DOTALL,
+    )
     number = ""
 
     def solution(found: re.Match) -> str:

@@ -10,9 +10,12 @@
     decoder-only plot runs/book-1 runs/book-2
     decoder-only sample --run runs/stories-1 --prompt "Once there was a"
     decoder-only export --run runs/book-1 --out folder
+    decoder-only workbook 03                  a chapter's exercises, which check themselves
+    decoder-only progress                     what has passed
 
 Each command is a function in a file of its own, which is loaded when it is asked for: its
-parameters are the options, and its docstring is their help. Chapter 9.
+parameters are the options, and its docstring is their help. Other packages add commands through
+the entry points of the group `decoder_only.commands`. Chapter 9.
 """
 
 import contextlib
@@ -23,6 +26,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from decoder_only.cli.words import plain
 
@@ -39,9 +43,8 @@ COMMANDS = {
 }
 
 _MEMORY = (
-    "; that is more memory than there is: take a smaller --batch-size, cut the batch into more "
-    "parts by --accumulation, keep less by --recompute, write fewer texts by --count, or take a "
-    "smaller model"
+    "; that is more memory than there is: take a smaller --batch-size, cut it by --accumulation, "
+    "keep less by --recompute, write fewer texts by --count, or take a smaller model"
 )
 
 
@@ -81,9 +84,8 @@ def _explained(error: BaseException) -> str:
         return plain(error)
     message = str(error).partition("\n")[0] or type(error).__name__
     # Only a GPU's own memory has an exception of its own, and that is a RuntimeError too.
-    little = isinstance(error, MemoryError) or any(
-        word in message.lower() for word in ("memory", "alloc", "overflow")
-    )
+    signs = ("memory", "alloc", "overflow")
+    little = isinstance(error, MemoryError) or any(x in message.lower() for x in signs)
     return plain(message) + (_MEMORY if little else "")
 
 
@@ -105,9 +107,7 @@ def _interruptible(*, is_last: bool) -> Iterator[list[int]]:
         came.append(number)
         raise KeyboardInterrupt
 
-    warnings.formatwarning = lambda message, *_, **__: (
-        f"decoder-only: {plain(message)}\n"
-    )
+    warnings.formatwarning = lambda text, *_, **__: f"decoder-only: {plain(text)}\n"
     # torchrun counts on its processes to end at once, wherever they are.
     names = ("SIGINT",) if "RANK" in os.environ else ("SIGINT", "SIGTERM", "SIGHUP")
     for name in names if threading.current_thread() is threading.main_thread() else ():
@@ -124,6 +124,7 @@ def _interruptible(*, is_last: bool) -> Iterator[list[int]]:
 
 
 def _run(name: str, *words: str) -> int:
+    added = entry_points(group="decoder_only.commands")
     if name in ("-h", "--help"):
         print("usage: decoder-only COMMAND [OPTIONS]\n")
         for command, summary in COMMANDS.items():
@@ -135,25 +136,20 @@ def _run(name: str, *words: str) -> int:
         from decoder_only import __version__
 
         print(f"decoder-only {__version__}")
-    elif name not in COMMANDS:
-        print(
-            f"decoder-only: there is no command {name!r}; choose one of {', '.join(COMMANDS)}",
-            file=sys.stderr,
-        )
+    elif name not in {*COMMANDS, *added.names}:
+        said = f"there is no command {name!r}; choose one of {', '.join([*COMMANDS, *added.names])}"
+        print(f"decoder-only: {said}", file=sys.stderr)
         return 2
     else:
         # Before the imports, which take seconds. Of several processes the first speaks, and
         # stdout is kept for what was asked for.
-        if "--quiet" not in words and os.environ.get("RANK", "0") == "0":
-            print(
-                f"decoder-only {name}: loading PyTorch …", file=sys.stderr, flush=True
-            )
+        is_own = name in COMMANDS
+        if is_own and "--quiet" not in words and os.environ.get("RANK", "0") == "0":
+            said = f"decoder-only {name}: loading PyTorch …"
+            print(said, file=sys.stderr, flush=True)
         import tyro
 
-        command = getattr(import_module(f"decoder_only.cli.{name}"), name)
+        own = f"decoder_only.cli.{name}"
+        command = getattr(import_module(own), name) if is_own else added[name].load()
         return tyro.cli(command, prog=f"decoder-only {name}", args=list(words)) or 0
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
