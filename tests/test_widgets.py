@@ -340,7 +340,7 @@ def test_the_keyboard_reaches_and_moves_everything(page, name):
     )
     stops = page.evaluate(
         """(places) => new Set([...document.querySelectorAll(
-          `${places} :is(input, [tabindex])`)].map((x) => x.name || x)).size""",
+          `${places} :is(input, textarea, [tabindex])`)].map((x) => x.name || x)).size""",
         places,
     )
     reached = 0

@@ -324,7 +324,7 @@ def named(body: str) -> str:
     # A workbook is kept, not shown.
     body = re.sub(
         r'target="_blank"(\s+class="btn btn-sm btn-workbook.*?)<span class="btn__text-container">',
-        r'download\1<span class="button-name">',
+        r'download aria-label="Workbook"\1<span class="button-name">',
         body,
         flags=re.DOTALL,
     )

@@ -66,7 +66,7 @@
     const number = kit.number(picture);
     const shown = kit.el("p", { class: "live-tokens", "aria-label": "The text in tokens", role: "group" });
     picture.append(shown);
-    const input = kit.el("input", { class: "live-text", type: "text", maxlength: 200, id: "live-merges-text" });
+    const input = kit.el("textarea", { class: "live-text", rows: 3, maxlength: 200, id: "live-merges-text" });
     input.value = TEXT;
     const slider = kit.slider(controls, {
       label: "merges", min: 0, max: MOST, step: 1, value: 0, show: (x) => kit.whole(x),
