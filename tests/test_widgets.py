@@ -351,7 +351,7 @@ def test_the_keyboard_reaches_and_moves_everything(page, name):
         reached += 1
         before = page.evaluate(STATE, name)
         kind = page.evaluate("document.activeElement.type || 'point'")
-        key = "z" if kind == "text" else "ArrowRight"
+        key = "z" if kind == "textarea" else "ArrowRight"
         page.keyboard.press(key)
         if page.evaluate(STATE, name) == before and kind == "range":
             page.keyboard.press("ArrowLeft")  # it was at its end
