@@ -518,8 +518,8 @@ ASKED = {
     "DPO": "12_finetuning.html#dpo-preferences-without-a-reward-model",
     "LoRA": "12_finetuning.html#lora-a-change-made-of-thin-matrices",
     "adapters": "12_finetuning.html#lora-a-change-made-of-thin-matrices",
-    "ZeRO": "13_parallelism.html#the-state",
-    "FSDP": "13_parallelism.html#the-state",
+    "ZeRO": "13_parallelism.html#the-state-zero",
+    "FSDP": "13_parallelism.html#the-state-zero",
     "SwiGLU": "06_mlp.html#a-gate",
     "RMSNorm": "05_normalization.html#rmsnorm",
     "muP": "10_scaling.html#wide-and-narrow-the-rate-that-travels",
@@ -657,7 +657,7 @@ def test_previews_come_with_the_keyboard_and_not_with_a_finger(chromium, address
     context.close()
 
 
-@pytest.mark.parametrize("name", ["10_scaling", "14_interpretation"])
+@pytest.mark.parametrize("name", ["10_scaling", "11_encoders"])
 def test_contents_fit_and_say_where_one_is(desktop, address, name):
     settled(desktop, f"{address}/book/{name}.html")
     contents = desktop.locator(".bd-sidebar-secondary")
@@ -692,7 +692,7 @@ def test_without_scripts_nothing_is_missing(chromium, address):
         viewport={"width": 1280, "height": 800}, java_script_enabled=False
     )
     page = context.new_page()
-    page.goto(f"{address}/book/14_interpretation.html")
+    page.goto(f"{address}/book/12_finetuning.html")
     entries = page.locator(".bd-sidebar-secondary .page-toc a")
     assert entries.count() > 20
     assert all(entry.is_visible() for entry in entries.all())
@@ -870,10 +870,14 @@ def test_rows_keep_their_name_in_sight_and_numbers_their_line(page, address):
     assert not broken
 
 
-def test_a_long_listing_opens_in_place_without_a_script(chromium, address):
+def test_a_long_listing_opens_in_place_without_a_script(chromium, address, site):
+    pages = sorted(site.glob("book/**/*.html"))
+    long = [path for path in pages if '<details class="rest">' in path.read_text()]
+    if not long:
+        pytest.skip("no listing of the book is longer than 25 lines")
     context = chromium.new_context(viewport=PHONE, java_script_enabled=False)
     page = context.new_page()
-    page.goto(f"{address}/book/09_training.html")
+    page.goto(f"{address}/{long[0].relative_to(site)}")
     button = page.locator("details.rest > summary").first
     code = page.locator("details.rest").first.locator("xpath=preceding-sibling::*[1]")
     first = code.bounding_box()["height"]
