@@ -224,11 +224,13 @@ def test_the_pipeline_runs_as_that_of_the_package(page, n_stages, n_micro_batche
     for name, order in orders.items():
         tasks = order(n_stages, n_micro_batches)
         found = computed(page, "bubble", name, n_stages, n_micro_batches)
-        assert found == [[list(task) for task in stage] for stage in tasks]
+        # Without interleaving each stage has one chunk, which the widget does not name.
+        assert found == [[[t.kind, t.micro_batch] for t in stage] for stage in tasks]
         times = computed(page, "bubble", "simulate", found, 1, 2.5)
         expected = pipeline.simulate(tasks, backward=2.5)
         for stage, its in zip(times, expected, strict=True):
-            assert {(kind, m): (begin, end) for kind, m, begin, end in stage} == its
+            spans = {(kind, m, 0): (begin, end) for kind, m, begin, end in stage}
+            assert spans == its
         share = (n_stages - 1) / (n_micro_batches + n_stages - 1)
         assert math.isclose(
             computed(page, "bubble", "bubble", times), share, abs_tol=1e-12
