@@ -12,6 +12,7 @@ import pytest
 import torch
 from rules import of_every
 
+from decoder_only_book import exercises
 from decoder_only_book.exercises import EXERCISES, check, framework, hint
 
 FILES = sorted(Path(__file__).with_name("answers").glob("chapter_*.py"))
@@ -34,6 +35,12 @@ FINDS = [
     number for number, each in EXERCISES.items() if isinstance(each, framework.Find)
 ]
 every_exercise = of_every(EXERCISES)
+
+
+@pytest.fixture(autouse=True)
+def no_hints_yet(monkeypatch):
+    """Another test of this process, a workbook's, may have asked for some."""
+    monkeypatch.setattr(exercises, "_hints_given", {})
 
 
 def function(source: str):

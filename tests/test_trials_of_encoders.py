@@ -117,7 +117,7 @@ def test_a_retriever_is_trained_and_judged(trial, monkeypatch):
 
 
 def test_weights_that_are_not_stored_are_refused():
-    with pytest.raises(ValueError, match="one of masked, translator"):
+    with pytest.raises(ValueError, match="one of copier, masked, translator"):
         load_weights("reader")
 
 
