@@ -3,8 +3,7 @@
 nbval proves that stored outputs are fresh. It passes a cell that was never executed, and says
 nothing about form; that is done here.
 
-A chapter that has a laboratory is a lesson, short and plain, and its trials are in the laboratory.
-The others hold both, in the older form.
+A chapter is a lesson, short and plain, and its trials are in its laboratory.
 """
 
 import ast
@@ -29,8 +28,6 @@ LABORATORIES = notebooks.laboratories()
 TRIED_IN_LABORATORIES = {path.name for path in LABORATORIES}
 CHAPTERS = [path for path in notebooks.lessons() if not path.name.startswith("00")]
 LESSONS = [path for path in CHAPTERS if path.name in TRIED_IN_LABORATORIES]
-# In the older form, until each has its laboratory.
-WITHOUT_LABORATORY = [path for path in CHAPTERS if path not in LESSONS]
 
 HEADINGS = [
     "The question",
@@ -43,7 +40,6 @@ HEADINGS = [
     "What we built",
     "Exercises",
 ]
-CLAIMS = "Claims on trial"
 FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1`*\s*$", re.MULTILINE | re.DOTALL)
 EXERCISE = re.compile(
     r"^:{3,}\{exercise\}[ ]*(.*)\n(?:.*\n)*?:label:\s*(\S+)", re.MULTILINE
@@ -57,7 +53,6 @@ every_notebook = of_every(NOTEBOOKS)
 every_chapter = of_every(CHAPTERS)
 every_lesson = of_every(LESSONS)
 every_laboratory = of_every(LABORATORIES)
-every_chapter_without_laboratory = of_every(WITHOUT_LABORATORY)
 
 
 @cache
@@ -241,10 +236,7 @@ def test_anatomy(path):
     headings = re.findall(
         r"^##[ \t]+(.*)$", prose(path).replace("’", "'"), re.MULTILINE
     )
-    wanted = list(HEADINGS)
-    if path in WITHOUT_LABORATORY:
-        wanted[HEADINGS.index("What the documents say")] = CLAIMS
-    assert [heading.partition(":")[0].strip() for heading in headings] == wanted
+    assert [heading.partition(":")[0].strip() for heading in headings] == HEADINGS
 
 
 @every_chapter
@@ -276,7 +268,7 @@ def test_exercises_have_stars_and_folded_executed_solutions(path):
     assert prose(path).count("{solution-end}") == len(solved)
 
 
-@of_every([*WITHOUT_LABORATORY, *LABORATORIES])
+@every_laboratory
 def test_a_claim_is_tried(path):
     assert re.search(r"^:{3,}\{claim\}", prose(path), re.MULTILINE), "no {claim}"
 
@@ -284,21 +276,6 @@ def test_a_claim_is_tried(path):
 @every_lesson
 def test_a_lesson_leaves_the_trials_to_its_laboratory(path):
     assert "{claim}" not in prose(path)
-
-
-@every_chapter_without_laboratory
-def test_cells_are_short_and_prose_carries_them(path):
-    everything = code_cells(path)
-    solving = {cell.id for found in solutions(path).values() for cell in found}
-    body = [cell for cell in everything if cell.id not in solving]
-    assert 25 <= len(body) <= 40, f"{len(body)} code cells, without solutions"
-    for cell in everything:
-        assert lines(cell) <= 40, cell.source
-    words = len(
-        re.findall(r"[^\W\d_]{2,}|\b[aAI]\b", re.sub(r"\$+[^$]*\$+", " ", prose(path)))
-    )
-    code = sum(lines(cell) for cell in everything)
-    assert words >= 5 * code, f"{words} words for {code} lines of code"
 
 
 # ---------------------------------------------------------------------------------------- lessons

@@ -221,7 +221,7 @@ def test_the_first_visit_on_a_slow_line(chromium, address, name):
     assert seen.typeface == "Source Serif 4"
 
 
-@pytest.mark.parametrize("name", ["03_attention", "15_knowledge"])
+@pytest.mark.parametrize("name", ["03_attention", "12_finetuning"])
 def test_formulas_are_drawn_in_their_own_font(page, address, name):
     settled(page, f"{address}/book/{name}.html")
     line = page.context.new_cdp_session(page)
@@ -841,7 +841,7 @@ def test_a_fade_is_no_wider_than_what_it_hides(page, address):
 
 
 def test_rows_keep_their_name_in_sight_and_numbers_their_line(page, address):
-    settled(page, f"{address}/book/15_knowledge.html")
+    settled(page, f"{address}/book/lab/15_knowledge.html")
     moved = page.evaluate(
         """() => [...document.querySelectorAll('.bd-article [data-more]:has(> table)')]
           .map((box) => {

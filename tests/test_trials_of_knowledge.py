@@ -13,7 +13,7 @@ from decoder_only.analysis.knowledge import Biographies
 from decoder_only.model.counting import count_parameters
 from decoder_only.stories import StoryLanguage
 from decoder_only.stories.exact import facts_told
-from decoder_only_book import stored
+from decoder_only_book import facts, stored
 from decoder_only_book.stored import load_model, load_runs
 
 
@@ -79,50 +79,46 @@ def test_eight_bits_lose_next_to_nothing_fewer_lose_more_and_the_full_most():
 # ----------------------------------------------------------------------- facts told, and not told
 
 
-def test_what_is_made_up_is_at_each_size_at_a_rate_between_two_that_are_worse():
+def test_what_is_made_up_was_read_until_it_was_worse_at_three_rates():
     runs = load_runs("made_up")
-    runs = runs[runs["shown"] == "nothing"]
     for n in (512, 2048, 8192):
-        own = runs[runs["n"] == n]
+        own = runs[(runs["n"] == n) & (runs["learning_rate"] < 0.016)]
         first = own[own["seed"] == 0]
-        best = first[first["least"].argmin()]["learning_rate"]
-        assert {best / 2, best, 2 * best} <= {*first["learning_rate"]}
-        at_best = own[own["learning_rate"] == best]
-        assert {*at_best["seed"]} == {0, 1, 2, 3, 4}
-        for run in np.unique(at_best["seed"]):
-            states = at_best[(at_best["seed"] == run) & (at_best["temperature"] == 1)]
-            assert states["excess"].min() == states["least"][0]
+        assert len(np.unique(first["learning_rate"])) == 3
+        best = first["learning_rate"][first["least"].argmin()]
+        assert {*own[own["learning_rate"] == best]["seed"]} == {0, 1, 2}
+        for point in np.unique(own[["learning_rate", "seed"]]):
+            states = own[own[["learning_rate", "seed"]] == point]
+            least = states[states["excess"].argmin()]
+            assert least["excess"] == states["least"][0]
+            assert states["step"].max() >= 2 * least["step"]
 
 
-def test_no_state_is_below_a_bound_and_every_arm_was_shown_to_every_seed():
+def test_no_state_is_below_a_bound():
     runs = load_runs("made_up")
-    assert (runs["false"] > runs["bound"] - 1e-4).all()
-    plain = runs[(runs["cooled"] == "all words") & (runs["temperature"] == 1)]
-    # Says that it does not know counts as no error here, and as one there.
-    assert (plain["false"] > plain["judge"] - 1e-4)[plain["shown"] == "nothing"].all()
-    usual = (plain["n"] == 2048) & (plain["learning_rate"] == 0.016)
-    for shown in np.unique(runs["shown"]):
-        own = plain[usual & (plain["shown"] == shown) & (plain["step"] == 256)]
-        assert {*own["seed"]} == {*range(8)}
-        assert (np.isnan(own["refused_shown"]) == (shown == "nothing")).all()
+    for bound in ("bound", "narrow", "wide", "judge"):
+        assert (runs["false"] > runs[bound] - 1e-4).all()
+    assert ((runs["about_told"] > 0) & (runs["about_told"] < runs["false"])).all()
 
 
 def test_groups_are_alike_before_the_first_sight_and_four_sights_beat_one():
     runs = load_runs("first_sight")
-    bits = {
-        seen: np.array(
-            [
-                runs[(runs["seen"] == seen) & (runs["step"] == step)]["bits"]
-                for step in (0, 52)
-            ]
-        )
-        for seen in np.unique(runs["seen"])
-    }
-    before = np.array([each[0] for each in bits.values()])
-    assert before.shape == (4, 8)
-    assert np.ptp(before.mean(1)) < 2 * before.std()
-    assert (bits["4 apart"][1] > bits["once"][1]).all()
-    assert (bits["4 running"][1] > bits["never"][1]).all()
+    at_first, later = runs[runs["step"] == 0], runs[runs["step"] == 52]
+    for key in ("bits", "correct"):
+        before = np.array([at_first[at_first["seen"] == x][key] for x in facts.SIGHTS])
+        assert before.shape == (4, 16)
+        assert np.ptp(before.mean(1)) < 2 * before.std()
+    after = {x: later[later["seen"] == x]["correct"].mean() for x in facts.SIGHTS}
+    assert after["4 apart"] > after["4 running"] > 3 * after["once"]
+    assert after["4 running"] > 3 * after["never"]
+
+
+def test_what_becomes_of_the_questions_adds_up_and_no_store_says_what_it_does_not_hold():
+    runs = load_runs("looked_up")
+    assert np.allclose(runs["right"] + runs["wrong"] + runs["refused"], 1, atol=1e-4)
+    told = runs[runs["way"] == "store, told only"]
+    assert {*told["seed"]} == {*range(5)}
+    assert np.allclose(told["refused"], told["missing"], atol=1e-4)
 
 
 # ------------------------------------------------------------------------------- stories seen again
@@ -159,15 +155,16 @@ def test_the_facts_are_those_of_the_stories_and_of_the_model_that_is_stored(mode
     people = {*language.characters}
     which = {"friend", "pet", "pet.kind", "food", "toy", "haunt"}
     which |= {"home", "street", "fear", "hobby", "habit"}
-    stories = islice(language.stories(split="validation", seed=2), 240)
-    with unchecked():  # hundreds of stories are told and read
+    stories = islice(language.stories(split="validation", seed=2), 30)
+    with unchecked():  # tens of stories are told and read
         told = [
             (i, x) for i, text in enumerate(stories) for x in facts_told(language, text)
         ]
     told = [
         (i, x.whose, x.which) for i, x in told if x.whose in people and x.which in which
     ]
-    assert own[["story", "whose", "which"]].tolist() == told
+    some = own[own["story"] < 30]
+    assert some[["story", "whose", "which"]].tolist() == told
     # A row shows the story that it begins with, and often one more.
     training = saved.config["training"]
     rows = training["batch_size"] * training["steps"] / saved.config["data"]["n_train"]

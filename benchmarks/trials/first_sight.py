@@ -1,23 +1,25 @@
-"""A model sees facts once or four times in a stream of others: what is known, and what is left?
+"""A model sees facts once or four times in a stream of others: what does it know, and for how long?
 
     python benchmarks/trials/first_sight.py
 
-Each run is chapter 15's function `remembered`, from its cells with the tag "facts".
+Each run is `decoder_only_book.facts.remembered`.
 
 Arms        Groups of 32 facts, seen once, four times, or never: all within a run.
-Seeds       Eight.
-Measured    The mean bits known of each group, at some steps from the first sight on.
-Against     Nothing is forgotten unless the lead over the control at the same step is smaller at
-            the end than four steps after the last sight, by two standard errors of the paired
-            difference.
+Seeds       Sixteen.
+Measured    For each group, at some steps from the first sight on: the share of facts whose
+            likeliest answer is right, the mean probability of the right answer, and the bits known.
+Against     Nothing is forgotten unless the share of right answers is smaller 128 steps after the
+            last sight than 4 steps after it, by two standard errors of the paired difference.
 
-Chapter 15 reads the table, and repeats one seed.
+Laboratory 15 reads the table, and repeats one seed.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trial import Trial, cells
+from trial import Trial
+
+from decoder_only_book import facts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +31,12 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What is measured: bits known of a group, so many steps after the step of the first sight."""
+    """What is measured of a group, so many steps after the step of the first sight."""
 
     seen: str
     step: int
+    correct: float
+    probability: float
     bits: float
 
 
@@ -42,20 +46,25 @@ TRIAL = Trial(
 
 
 def seeds() -> Iterator[list[Run]]:
-    """Eight seeds."""
-    yield [Run(seed=seed) for seed in range(8)]
+    """Sixteen seeds."""
+    yield [Run(seed=seed) for seed in range(16)]
 
 
 def measure(run: Run) -> Iterator[Found]:
     """Make one run."""
-    names = cells("15_knowledge", "facts")
-    sights = names["SIGHTS"]
-    lasts = {max(at, default=0) for at in sights.values()}
+    lasts = {max(when, default=0) for when in facts.SIGHTS.values()}
     moments = {last + after for last in lasts for after in (1, 4, 16, 64, 128)}
-    for seen, bits in zip(sights, names["remembered"](run.seed), strict=True):
-        for step, known in enumerate(bits.tolist()):
-            if step % 4 == 0 or step in moments:
-                yield Found(seen=seen, step=step, bits=known)
+    for step, seen, log_q, right in facts.remembered(run.seed):
+        if step % 8 and step not in moments:
+            continue
+        own = log_q.gather(1, right[:, None])[:, 0]
+        yield Found(
+            seen=seen,
+            step=step,
+            correct=(log_q.argmax(1) == right).double().mean().item(),
+            probability=own.exp().mean().item(),
+            bits=6 + own.mean().item() / 0.6931471805599453,
+        )
 
 
 if __name__ == "__main__":
