@@ -20,7 +20,10 @@ import importlib.util, subprocess, sys
 if importlib.util.find_spec("decoder_only") is None:  # on Colab or Kaggle, say
     url = "<url>"
     if "/OWNER/" in url:
-        sys.exit(f"{url} is a placeholder: write the address of your copy in its place")
+        class Placeholder(Exception):
+            def _render_traceback_(self):  # Jupyter shows the one line, and no traceback
+                return [str(self)]
+        raise Placeholder(f"{url} is a placeholder: write your copy's address in its place")
     command = [sys.executable, "-m", "pip", "install", "-q", f"git+{url}"]
     subprocess.run(command, check=True)
     importlib.invalidate_caches()"""
