@@ -270,7 +270,7 @@ def beam_search(
     Raises:
         ValueError: a setting that cannot work, or a sequence without a token.
 
-    Source: Graves (2012); seed documents G and T.
+    Source: Graves (2012); Arya (2024).
     """
     checks.whole("max_new_tokens", max_new_tokens, at_least=0)
     checks.whole("n_beams", n_beams, at_least=1)

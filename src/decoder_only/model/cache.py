@@ -93,7 +93,7 @@ class KeyValueCache:
         window: W, positions that a query sees; no more than those are kept. None for all.
         dtype: of the keys and values. Where they are read, they are in the query's.
 
-    Source: Shazeer (2019), on what it costs; notes N; Beltagy et al. (2020) for windows.
+    Source: Shazeer (2019), on what it costs; Goon (2023); Beltagy et al. (2020) for windows.
     """
 
     def __init__(

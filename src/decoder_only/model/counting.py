@@ -355,7 +355,7 @@ def widened(config: GPTConfig, d_model: int) -> GPTConfig:
     Raises:
         ValueError: if the heads' width would not be whole.
 
-    Source: Yang et al. (2022), definition 4.1 and table 8; notes N.
+    Source: Yang et al. (2022), definition 4.1 and table 8; Goon (2023).
     """
     ratio = d_model / config.d_model
     head_dim = config.head_width * ratio

@@ -31,7 +31,7 @@ class TokenEmbedding(nn.Module):
         vocab_size: V, the number of rows.
         d_model: D, the length of each row.
 
-    Source: Bengio et al. (2003); seed documents G and T.
+    Source: Bengio et al. (2003); Arya (2024).
     """
 
     def __init__(self, *, vocab_size: int, d_model: int) -> None:

@@ -97,7 +97,7 @@ def fold(norm: LayerNorm | RMSNorm, linear: nn.Linear) -> nn.Linear:
     Raises:
         ValueError: if the norm's width is not the layer's.
 
-    Source: notes N.
+    Source: Goon (2023), Decoder-Only Transformers.
     """
     width = norm.weight.numel()
     if linear.in_features != width:

@@ -10,8 +10,8 @@ tiktoken, which applies the same merges in compiled code.
 
 Sources: Gage (1994), "A New Algorithm for Data Compression"; Sennrich, Haddow and Birch (2016),
 "Neural Machine Translation of Rare Words with Subword Units"; Radford et al. (2019), "Language
-Models are Unsupervised Multitask Learners" (bytes, and the pattern that cuts text into words);
-seed documents T (pairs of characters) and N (bytes). Chapter 1 of the book builds it.
+Models are Unsupervised Multitask Learners" (bytes, and the pattern that cuts text into words).
+Chapter 1 of the book builds it.
 """
 
 from decoder_only.tokenization.merges import (

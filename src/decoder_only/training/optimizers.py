@@ -374,7 +374,7 @@ def inverse_square_root(step: int, *, warmup_steps: int, total_steps: int = 0) -
         step, warmup_steps: see `cosine`; W is at least 1 here.
         total_steps: has no influence.
 
-    Source: Vaswani et al. (2017), equation 3; seed document T.
+    Source: Vaswani et al. (2017), equation 3.
     """
     n, w = step + 1, max(warmup_steps, 1)
     return min(math.sqrt(w / n), n / w)

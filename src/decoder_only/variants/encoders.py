@@ -179,7 +179,7 @@ class EncoderDecoder(nn.Module):
         ValueError: for a value that cannot work, or windows, through which a source would be seen
             in part.
 
-    Source: Vaswani et al. (2017); seed document T.
+    Source: Vaswani et al. (2017).
     """
 
     def __init__(
@@ -268,8 +268,8 @@ class MaskedModel(Encoder):
         config, pad_id, generator: see `Encoder`. BERT's are `GPTConfig(norm_position="post",
             activation="gelu", norm_eps=1e-12, ...)`, with learned positions.
 
-    Source: Devlin et al. (2019); seed document T. Segments, of which texts of one kind have one,
-    are left out: their vector would be added to every position's.
+    Source: Devlin et al. (2019). Segments, of which texts of one kind have one, are left out:
+    their vector would be added to every position's.
     """
 
     def _build(self, config: GPTConfig) -> None:
