@@ -30,6 +30,17 @@ def fold(gain, bias, weight):
     "5.3": [3 / 5**0.5, "1.3416408"],
     "5.4": [0.8**24, 0.004722],
     "5.5": [38_400, "38400"],
+    "5.6": [
+        """
+def rms_norm(x, gain):
+    mean_square = x.square().mean(dim=-1, keepdim=True)
+    return gain * x / (mean_square + 1e-5).sqrt()
+""",
+        """
+def rms_norm(x, gain):
+    return torch.stack([row * gain * (row @ row / len(row) + 1e-5) ** -0.5 for row in x])
+""",
+    ],
 }
 WRONG = {
     "5.1": [
@@ -78,5 +89,19 @@ WRONG = {
         (13 * 2 * 768, "two norms"),
         (2 * 768, "one norm"),
         (50, "each dimension"),
+    ],
+    "5.6": [
+        ("square().mean", "square().sum", "added up"),
+        ("gain * x", "x", "gain is missing"),
+        ("gain * x", "x / gain", "does not divide"),
+        ("dim=-1", "dim=0", "not each column"),
+        (".sqrt()", "", "not by the mean square"),
+        (" + 1e-5", "", "is missing"),
+        ("(mean_square + 1e-5).sqrt()", "(mean_square.sqrt() + 1e-5)", "inside"),
+        (
+            "    mean_square",
+            "    x = x - x.mean(dim=-1, keepdim=True)\n    mean_square",
+            "LayerNorm",
+        ),
     ],
 }

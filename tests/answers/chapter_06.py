@@ -32,6 +32,18 @@ def contributions(x, up, down):
     "6.3": [8 * 768**2, "4718592"],
     "6.4": [2_048, 2_048.0],
     "6.5": [200e6, 200_000_000],
+    "6.6": [
+        """
+def mlp(x, up, down):
+    units = torch.relu(x @ up.T)
+    return units.square() @ down.T
+""",
+        """
+def mlp(x, up, down):
+    units = torch.einsum("sd,fd->sf", x, up)
+    return torch.where(units > 0, units * units, 0.0).matmul(down.T)
+""",
+    ],
 }
 WRONG = {
     "6.1": [
@@ -81,5 +93,35 @@ WRONG = {
         (600e6, "does not use"),
         (400e6, "a quarter"),
         (200, "millions"),
+    ],
+    "6.6": [
+        ("units.square()", "units", "not squared"),
+        ("torch.relu(x @ up.T)", "x @ up.T", "before the ReLU"),
+        ("units.square() @ down.T", "(units @ down.T).square()", "output is squared"),
+        (
+            "torch.relu(x @ up.T)\n    return units.square()",
+            "torch.nn.functional.gelu(x @ up.T)\n    return units",
+            "a GELU",
+        ),
+        (
+            "torch.relu(x @ up.T)\n    return units.square() @ down.T",
+            "x @ up.T\n    return torch.relu(units @ down.T)",
+            "on the output",
+        ),
+        (
+            "torch.relu(x @ up.T)\n    return units.square()",
+            "x @ up.T\n    return units",
+            "no activation",
+        ),
+        (
+            "torch.relu(x @ up.T)\n    return units.square() @ down.T",
+            "torch.relu(x @ up)\n    return units.square() @ down",
+            "transposed",
+        ),
+        (
+            "torch.relu(x @ up.T)\n    return units.square() @ down.T",
+            "torch.relu(x @ down.T)\n    return units.square() @ up.T",
+            "exchanged",
+        ),
     ],
 }

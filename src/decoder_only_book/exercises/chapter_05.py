@@ -21,6 +21,10 @@ def _layer_norm(x: Tensor, dim: int = -1) -> Tensor:
     return centred / (centred.square().mean(dim, keepdim=True) + EPS).sqrt()
 
 
+def _rms_norm(x: Tensor, gain: Tensor, dim: int = -1) -> Tensor:
+    return gain * x / (x.square().mean(dim, keepdim=True) + EPS).sqrt()
+
+
 def _divided(x: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
     return (x - mean) / spread
 
@@ -161,6 +165,46 @@ EXERCISES: dict[str, Exercise] = {
             "each block has two norms": 13 * 2 * 768,
             "that is one norm": 2 * 768,
             "a gain has one number for each dimension": 25 * 2,
+        },
+    ),
+    "5.6": Write(
+        title="RMSNorm",
+        task="Divide each row of `x`, (S, D), by the root of the mean of its squares plus 1e-5. "
+        "No mean is subtracted. Then multiply each column by its number in `gain`, (D,).",
+        stub="def rms_norm(x, gain):\n    ...",
+        hints=(
+            "The mean of the squares of each row: x.square().mean(-1, keepdim=True).",
+            "Divide x by the root of (that mean + 1e-5).",
+            "Multiply the result by gain: its D numbers meet the D columns.",
+        ),
+        reference=_rms_norm,
+        cases={
+            "three rows": (_normal(3, 4, seed=0) + 2, _GAIN),
+            "small numbers": (0.003 * _normal(4, 4, seed=1), _GAIN),
+        },
+        wrong={
+            "the mean is subtracted: that is a LayerNorm": lambda x, g: (
+                g * _layer_norm(x)
+            ),
+            "the gain is missing": lambda x, g: _rms_norm(x, torch.ones(4)),
+            "the gain multiplies, and does not divide": lambda x, g: _rms_norm(
+                x, 1 / g
+            ),
+            "each row has its own root, not each column": lambda x, g: _rms_norm(
+                x, g, 0
+            ),
+            "the squares are added up; their mean is asked for": lambda x, g: (
+                g * x / (x.square().sum(-1, keepdim=True) + EPS).sqrt()
+            ),
+            "divide by the root of the mean square, not by the mean square": lambda x, g: (
+                g * x / (x.square().mean(-1, keepdim=True) + EPS)
+            ),
+            "1e-5 is missing": lambda x, g: (
+                g * x / x.square().mean(-1, keepdim=True).sqrt()
+            ),
+            "1e-5 belongs inside of the root": lambda x, g: (
+                g * x / (x.square().mean(-1, keepdim=True).sqrt() + EPS)
+            ),
         },
     ),
 }

@@ -15,6 +15,10 @@ def _gated(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
     return (F.silu(x @ gate.T) * (x @ up.T)) @ down.T
 
 
+def _squared(x: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    return F.relu(x @ up.T).square() @ down.T
+
+
 def _case(seed: int) -> tuple[Tensor, ...]:
     return tuple(_normal(4, 4, seed=4 * seed + i) for i in range(4))
 
@@ -157,6 +161,37 @@ EXERCISES: dict[str, Exercise] = {
             "that is what the token does not use": 600e6,
             "two of eight is a quarter, not a half": 400e6,
             "that is the number of millions": 200,
+        },
+    ),
+    "6.6": Write(
+        title="an MLP with squared ReLU",
+        task="`up`, (F, D), reads `x`, (S, D). Negative results become 0, and the others are "
+        "squared. `down`, (D, F), writes the squares back. Return (S, D).",
+        stub="def mlp(x, up, down):\n    ...",
+        hints=(
+            "What `up` reads is x @ up.T, (S, F).",
+            "torch.nn.functional.relu sets negative numbers to 0; then square.",
+            "relu(x @ up.T).square() @ down.T",
+        ),
+        reference=_squared,
+        cases={"four rows": _case(3)[:3], "another": _case(4)[:3]},
+        wrong={
+            "the ReLU is not squared": lambda x, u, d: F.relu(x @ u.T) @ d.T,
+            "the square came before the ReLU, which then changes nothing": (
+                lambda x, u, d: (x @ u.T).square() @ d.T
+            ),
+            "the output is squared; the square belongs to the units": (
+                lambda x, u, d: (F.relu(x @ u.T) @ d.T).square()
+            ),
+            "the ReLU is on the output; it belongs to the units": lambda x, u, d: (
+                F.relu((x @ u.T) @ d.T)
+            ),
+            "there is no activation": lambda x, u, d: (x @ u.T) @ d.T,
+            "that is a GELU": lambda x, u, d: F.gelu(x @ u.T) @ d.T,
+            "the matrices are transposed": lambda x, u, d: F.relu(x @ u).square() @ d,
+            "`up` and `down` are exchanged": lambda x, u, d: (
+                F.relu(x @ d.T).square() @ u.T
+            ),
         },
     ),
 }

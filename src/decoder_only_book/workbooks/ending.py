@@ -7,7 +7,8 @@ from decoder_only_book.progress import own
 
 merge, look_up, turn = own("1.1"), own("2.1"), own("2.2")
 attend, split, join = own("3.2"), own("4.1"), own("4.2")
-fold, cross_entropy = own("5.2"), own("7.1")
+fold, rms_norm, squared_mlp = own("5.2"), own("5.6"), own("6.6")
+cross_entropy = own("7.1")
 block, logits = own("8.1"), own("8.2")"""
 
 ATTENTION = """\
@@ -26,21 +27,24 @@ def attention_of(layer, gain):
     def attention(x):
         sees = torch.ones(len(x), len(x)).tril().bool()
         queries, keys, values = [split(x @ matrix.T, layer.n_heads) for matrix in matrices]
-        queries, keys = layer.query_norm(queries), layer.key_norm(keys)
         heads = []
         for query, key, value in zip(queries, keys, values):  # each (S, K)
-            query, key = turn(query, frequencies), turn(key, frequencies)
+            query = turn(rms_norm(query, layer.query_norm.weight), frequencies)
+            key = turn(rms_norm(key, layer.key_norm.weight), frequencies)
             heads.append(attend(query, key, value, sees))
-        return layer.output(join(torch.stack(heads)))
+        return join(torch.stack(heads)) @ layer.output.weight.T
 
     return attention"""
 
 FORWARD = """\
+ones = torch.ones(model.config.d_model)
+
 def norm(x):
-    return x / (x.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+    return rms_norm(x, ones)
 
 def mlp_of(layer, gain):
-    return lambda x: layer(gain * x)
+    up = fold(gain, no_bias, layer.up.weight)[0]
+    return lambda x: squared_mlp(x, up, layer.down.weight)
 
 layers = []
 for layer in model.blocks:
@@ -94,13 +98,13 @@ ENDING: dict[int, tuple[tuple[str, str], ...]] = {
             "The stored model has learned many small stories. First comes its attention. Your "
             "`fold` puts the scale of the norm into the matrices. Your `turn` gives queries and "
             "keys their positions, and your `attend` does the rest, head by head. This model also "
-            "normalizes queries and keys. That step and the output projection are the package's.",
+            "normalizes queries and keys, by your `rms_norm`.",
         ),
         ("code", ATTENTION),
         (
             "markdown",
-            "Now the whole model: your look-up, your block once for each layer, and your logits. "
-            "The MLPs are the package's. The norm is an RMSNorm, which subtracts no mean.",
+            "Now the whole model: your look-up, your block with your norm and your MLP once for "
+            "each layer, and your logits. Nothing but the weights is the package's.",
         ),
         ("code", FORWARD),
         (
