@@ -405,12 +405,14 @@ def test_drawing_is_rare_but_for_the_end(whole, material, monkeypatch):
     assert len(frames) == 2
 
 
-def test_the_first_wrong_letter_is_marked_and_nothing_is_markup():
+def test_the_first_wrong_letter_is_marked_and_nothing_steers_the_terminal():
     language = recipes.language_of(TINY.data)
-    said = screen.marked(language.explain("Late one frosty <b>mourning"))
-    assert said.startswith("<blockquote>Late one frosty  <b>✗</b> &lt;b&gt;mourning")
+    said = screen.marked(language.explain("Late one frosty \x1bmourning"))
+    assert said == "Late one frosty  ✗ \\x1bmourning …"
     story = next(language.stories(split="train"))
-    assert "✗" not in screen.marked(language.explain(story), before=10**6)
+    whole = screen.marked(language.explain(story), before=10**6)
+    assert whole.split() == story.split()
+    assert max(map(len, whole.splitlines())) <= 72
 
 
 def test_a_long_curve_is_drawn_with_few_points():

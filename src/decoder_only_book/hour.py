@@ -54,7 +54,7 @@ _COMPILES = (7, 0)  # the least compute capability for which Triton compiles
 _WITHOUT_BFLOAT16 = ("T4", "V100")  # of the GPUs whose data sheets are known
 
 _SMALL = {"context_length": 224, "d_model": 64, "n_layers": 2, "n_heads": 2}
-_SHORT = {"steps": 100, "batch_size": 4, "evaluate_every": 50, "compile": False}
+_SHORT = {"steps": 80, "batch_size": 4, "evaluate_every": 40, "compile": False}
 # What is trained without a GPU: a few seconds of the smallest language.
 REHEARSAL = recipes.chosen("stories-cpu", model=_SMALL, training=_SHORT)
 REHEARSAL.data.update(n_train=1000, n_validation=30, vocab_size=1024)

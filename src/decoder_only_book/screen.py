@@ -8,13 +8,13 @@ the losses have just been read from the device, so drawing then adds no wait wit
 curve comes from the run's log. Used by `hour`.
 """
 
-import html
 import io
 import itertools
 import math
 import re
 import statistics
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 
 from decoder_only import plots
 from decoder_only.base.modes import restored_modes
+from decoder_only.cli.words import visible
 from decoder_only.generation import write
 from decoder_only.model.gpt import GPT
 from decoder_only.stories import Explanation, StoryLanguage
@@ -43,7 +44,7 @@ class Screen(io.TextIOBase):
         folder: of the run, in which the log is.
         model: that is trained; at each evaluation it writes a few stories.
         tokenizer, language: the model's, and the judge of its stories.
-        show: called with the bar, a figure or None, and the stories as HTML.
+        show: called with the bar, a figure or None, and the stories in lines.
         every: seconds between two drawings; one comes after each evaluation in any case.
     """
 
@@ -100,17 +101,16 @@ class Screen(io.TextIOBase):
         n_right = sum(verdict.in_language for verdict in verdicts)
         longest = max(verdicts, key=lambda verdict: verdict.at)
         said = f"After step {step:,}: {n_right} of {N_STORIES} stories are in the language."
-        return f"<p>{said}</p>{marked(longest)}"
+        return f"{said}\n\n{marked(longest)}"
 
 
 def marked(verdict: Explanation, before: int = 400, after: int = 60) -> str:
-    """The end of what the language reads of a story, and the letter at which it stops, as HTML."""
+    """The end of what the language reads of a story, and the letter at which it stops, in lines."""
     read = verdict.read
-    read = read if len(read) <= before else f"… {read[-before:]}"
-    wrong = ""
+    text = read if len(read) <= before else f"… {read[-before:]}"
     if not verdict.in_language:
-        wrong = f" <b>✗</b> {html.escape(verdict.found[:after])} …"
-    return f"<blockquote>{html.escape(read)}{wrong}</blockquote>"
+        text = f"{text} ✗ {verdict.found[:after]} …"
+    return textwrap.fill(visible(text), 72, break_on_hyphens=False)
 
 
 def curve(records: list[dict[str, object]]) -> Figure | None:
@@ -152,17 +152,13 @@ def pace_of(folder: Path, tokens_per_step: int) -> float:
 
 
 def on_page() -> Callable[[str, Figure | None, str], None]:
-    """A function that draws into the output of the cell that calls it, each time in one place."""
-    from IPython.display import HTML, display
-
-    words, picture = display(HTML(""), display_id=True), None
+    """A function that draws into the output of its cell, each time in the place of the last."""
+    from IPython.display import clear_output, display
 
     def show(bar: str, figure: Figure | None, stories: str) -> None:
-        nonlocal picture
-        words.update(HTML(f"<p><code>{html.escape(bar)}</code></p>{stories}"))
-        if picture is not None:
-            picture.update(figure)
-        elif figure is not None:
-            picture = display(figure, display_id=True)
+        clear_output(wait=True)
+        print(bar.replace(" left, ", " left\n"), stories, sep="\n\n")
+        if figure is not None:
+            display(figure)
 
     return show
