@@ -19,8 +19,9 @@ def laboratories(root: Path = ROOT) -> list[Path]:
 
 
 def others(root: Path = ROOT) -> list[Path]:
-    """Pages of their own, without a number and without a laboratory: an hour on a GPU."""
-    return sorted((root / "book").glob("[a-z]*.ipynb"))
+    """Pages of their own, without a number and without a laboratory."""
+    paths = [root / "book" / "gpu.ipynb"]
+    return [path for path in paths if path.is_file()]
 
 
 def every(root: Path = ROOT) -> list[Path]:

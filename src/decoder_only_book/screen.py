@@ -157,8 +157,8 @@ def on_page() -> Callable[[str, Figure | None, str], None]:
 
     def show(bar: str, figure: Figure | None, stories: str) -> None:
         clear_output(wait=True)
-        print(bar.replace(" left, ", " left\n"), stories, sep="\n\n")
         if figure is not None:
             display(figure)
+        print(bar.replace(" left, ", " left\n"), stories, sep="\n\n")
 
     return show
