@@ -11,11 +11,13 @@ call the device from threads that know no Python. It is a program of its own bec
 has such a backend takes it for the machine's accelerator.
 """
 
+import contextlib
 import json
 import traceback
 from functools import partial
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -34,11 +36,15 @@ from decoder_only.analysis.interpretation import (
     streams,
 )
 from decoder_only.analysis.knowledge import Biographies, FactWorld
+from decoder_only.base import hardware
+from decoder_only.data.corpus import Corpus
 from decoder_only.generation import generate
+from decoder_only.model.presets import MODERN
 from decoder_only.stories.exact import Fork, Settled
-from decoder_only.training import NextTokenLoss, train_step
+from decoder_only.training import NextTokenLoss, TrainConfig, loop, train_step
 from decoder_only.training.optimizers import build_optimizers
 from decoder_only.training.processes import ALONE, local_copies
+from decoder_only.training.state import initial_state
 from decoder_only.variants.encoders import Decoder, Encoder, EncoderDecoder, MaskedModel
 from decoder_only.variants.finetuning import (
     AnswerTree,
@@ -47,6 +53,7 @@ from decoder_only.variants.finetuning import (
     dpo_loss,
     grpo_loss,
 )
+from decoder_only_book import hour
 
 GPU = "gpu:0"
 SIZES = {"context_length": 32, "d_model": 16, "n_layers": 2, "n_heads": 4}
@@ -97,6 +104,24 @@ def a_step_of_training():
                 NextTokenLoss(gpt), moving, *batch, **how, max_gradient_norm=1
             )
             assert is_there(made.loss, made.gradient_norm, made.skipped)
+
+
+def a_step_of_the_hour():
+    """From the corpus to the weights, with the loss scale that float16 needs."""
+    corpus = Corpus(ids=np.zeros(500, np.uint16), n_bytes=500)
+    how = {"optimizer": "muon", "accumulation": 2, "batch_size": 4, "compile": False}
+    backward = mock.patch.object(Tensor, "backward", return_value=None)
+    plain = mock.patch.object(
+        hardware, "autocast", return_value=contextlib.nullcontext()
+    )
+    with hour.products_in(torch.float16), plain, backward:
+        state = initial_state(model(**MODERN), TrainConfig(**how), ALONE, "ddp")
+        for p in state.model.parameters():
+            p.grad = torch.empty_like(p)
+        keep = mock.patch.object(torch.optim.Optimizer, "zero_grad")
+        with keep:
+            made = loop._step(state, corpus)
+    assert is_there(made.loss, made.gradient_norm, made.skipped, state.scale.value)
 
 
 def generation():
@@ -209,6 +234,7 @@ def reads_a_number(function, *arguments) -> None:
 WALKS = (
     the_loss,
     a_step_of_training,
+    a_step_of_the_hour,
     generation,
     a_full_cache_is_refused_by_the_host,
     a_mask_meets_groups,

@@ -85,6 +85,7 @@ def run_alone(
 
     notebook = nbformat.read(path, as_version=4)
     variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | (env or {})
+    variables["DECODER_ONLY_REHEARSE"] = "1"  # an hour on a GPU would be too long
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(

@@ -133,6 +133,7 @@ def execute(path: Path) -> tuple[float, str | None]:
             env={
                 **os.environ,
                 "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+                "DECODER_ONLY_REHEARSE": "1",  # what is stored is the same with a GPU
             }
         )
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:

@@ -1,6 +1,6 @@
 """Which notebooks the book has: lessons, in `book`, and laboratories, in `book/lab`.
 
-A chapter's laboratory has the name of its lesson.
+A chapter's laboratory has the name of its lesson. A page of its own has no number: it is neither.
 """
 
 from pathlib import Path
@@ -18,9 +18,15 @@ def laboratories(root: Path = ROOT) -> list[Path]:
     return sorted((root / "book" / "lab").glob("[0-9][0-9]_*.ipynb"))
 
 
+def others(root: Path = ROOT) -> list[Path]:
+    """Pages of their own, without a number and without a laboratory."""
+    paths = [root / "book" / "gpu.ipynb"]
+    return [path for path in paths if path.is_file()]
+
+
 def every(root: Path = ROOT) -> list[Path]:
     """All of them, lessons first."""
-    return [*lessons(root), *laboratories(root)]
+    return [*lessons(root), *laboratories(root), *others(root)]
 
 
 def workbooks(root: Path = ROOT) -> list[Path]:

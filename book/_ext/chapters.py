@@ -38,18 +38,19 @@ def number_by_file(app) -> None:
 
 
 def number_laboratories(app) -> None:
-    """Gives figures, tables and formulas of a laboratory its chapter's number."""
+    """Gives figures, tables and formulas of a laboratory its chapter's number, of a GPU a G."""
     count = TocTreeCollectorWithStyles.assign_figure_numbers
 
     def assign(self, env: BuildEnvironment) -> list[str]:
         changed = count(self, env)
         for name, kinds in env.toc_fignumbers.items():
             laboratory = re.search(r"/lab/(\d+)_", name)
-            if laboratory is None:
+            if laboratory is None and name != "book/gpu":
                 continue
+            prefix = f"L{int(laboratory[1])}" if laboratory else "G"
             for numbers in kinds.values():
                 for place, anchor in enumerate(numbers, start=1):
-                    numbers[anchor] = (f"L{int(laboratory[1])}", place)
+                    numbers[anchor] = (prefix, place)
         return changed
 
     TocTreeCollectorWithStyles.assign_figure_numbers = assign
