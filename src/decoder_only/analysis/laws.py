@@ -159,7 +159,9 @@ def fit(
         starts = dict.fromkeys((a, b, *exponents) for a, b, _, *exponents in starts)
     huber = {"loss": "huber", "f_scale": delta, "max_nfev": 400}
     # Scaled steps come near in an eighth of the time, but may stop early in a long valley.
-    near = [least_squares(residuals, x, jacobian, x_scale="jac", **huber) for x in starts]
+    near = [
+        least_squares(residuals, x, jacobian, x_scale="jac", **huber) for x in starts
+    ]
     lowest = min(near, key=lambda end: end.cost)
     end = least_squares(residuals, lowest.x, jacobian, **huber)
     log_a, log_b, log_e, alpha, beta = constants(end.x)
