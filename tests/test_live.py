@@ -96,6 +96,11 @@ def saved():
     return {name: load_model(name) for name in live.MODELS}
 
 
+@pytest.fixture(scope="module")
+def languages(saved):
+    return {name: language_of(run.config["data"]) for name, run in saved.items()}
+
+
 def opened(page, name: str) -> None:
     """A stored model, as the machine loads it; once for all tests."""
     page.evaluate(
@@ -171,10 +176,9 @@ def test_logits_of_any_settings(page, seed):
 
 
 @NAMES
-def test_logits_of_the_stored_models(page, saved, name):
+def test_logits_of_the_stored_models(page, saved, languages, name):
     model, tokenizer = saved[name].model, saved[name].tokenizer
-    language = language_of(saved[name].config["data"])
-    ids = tokenizer.encode(next(language.stories(split="validation")))[:16]
+    ids = tokenizer.encode(next(languages[name].stories(split="validation")))[:16]
     opened(page, name)
     compare(page, model, ids)
 
@@ -223,10 +227,10 @@ def test_an_export_runs(page, saved, tmp_path, family):
 
 
 @NAMES
-def test_tokens_of_five_hundred_texts_each(page, saved, name):
+def test_tokens_of_five_hundred_texts_each(page, saved, languages, name):
     opened(page, name)
     rng = random.Random(0)
-    stories = language_of(saved[name].config["data"]).stories(seed=3)
+    stories = languages[name].stories(seed=3)
     texts = [*HOSTILE, *islice(stories, 100)]
     pools = [
         "ab '\n\t 1",
@@ -247,10 +251,9 @@ def test_tokens_of_five_hundred_texts_each(page, saved, name):
 
 
 @NAMES
-def test_the_language_is_exact(page, saved, name):
+def test_the_language_is_exact(page, saved, languages, name):
     opened(page, name)
-    tokenizer = saved[name].tokenizer
-    language = language_of(saved[name].config["data"])
+    tokenizer, language = saved[name].tokenizer, languages[name]
     exact, rng = NextToken(language, tokenizer), random.Random(7)
     count = STORIES * 9 // 10 if name == "hamlet" else STORIES // 10
     for text in islice(language.stories(split="validation", seed=11), count):
@@ -297,11 +300,11 @@ def test_scripts_are_small():
 
 # ---------------------------------------------------------------- everybody can play
 
-NAMED = """() => {
-  const x = document.activeElement;
+NAMED = """(x) => {
   const label = x.getAttribute('aria-label') || (x.labels && x.labels[0] || x).textContent;
   return label.trim().replace(/\\s+/g, ' ');
 }"""
+STOPS = "a[href], button, input, select, textarea, summary, [tabindex]"
 STATE = """() => {
   const { the, parts } = live.machine;
   return {
@@ -318,17 +321,18 @@ def state(page) -> dict:
 
 
 def reach(page, name: str) -> None:
-    """Press Tab, from the top, until the focus is on what is called so; it can be seen there."""
-    page.evaluate("document.activeElement.blur(); getSelection().removeAllRanges()")
-    met = []
-    for _ in range(80):
-        page.keyboard.press("Tab")
-        met.append(page.evaluate(NAMED))
-        if re.match(name, met[-1]):
-            ring = "getComputedStyle(document.activeElement).outlineStyle"
-            assert page.evaluate(ring) in {"solid", "auto"}
-            return
-    raise AssertionError(f"Tab does not reach {name}: {met}")
+    """Focus what is called so: a stop of the keyboard, as the first test shows."""
+    found = page.evaluate(
+        f"""(name) => {{
+          const stops = [...document.querySelectorAll({STOPS!r})];
+          const found = stops.find((x) => x.checkVisibility() && new RegExp(`^${{name}}`)
+            .test(({NAMED})(x)));
+          if (found) found.focus();
+          return document.activeElement === found;
+        }}""",
+        name,
+    )
+    assert found, name
 
 
 def says(page, pattern: str) -> str:
@@ -362,11 +366,38 @@ def machine(page):
           Object.assign(the, { seed: 1, temperature: 0.8, topP: 1, greedy: false, look: '' });
           Object.assign(parts.seed, { value: 1 });
           Object.assign(parts.temperature, { value: 0.8 });
-          parts.greedy.checked = parts.inside.open = false;
+          parts.greedy.checked = false;
+          document.querySelectorAll('details').forEach((fold) => (fold.open = false));
         }"""
     )
     yield page
     assert not page.wrong
+
+
+def test_tab_stops_at_every_control_and_shows_where_it_is(machine):
+    machine.evaluate(
+        "document.querySelectorAll('details').forEach((x) => (x.open = true))"
+    )
+    press(machine, "One token")
+    says(machine, "^“")
+    stops = machine.evaluate(
+        f"[...document.querySelectorAll({STOPS!r})].filter((x) => x.checkVisibility()).map({NAMED})"
+    )
+    assert len(stops) > 45
+    met = []
+    while len(met) < len(stops):  # on from "One token", and around
+        machine.keyboard.press("Tab")
+        is_body, name, outline = machine.evaluate(
+            f"""() => {{
+              const here = document.activeElement;
+              return [here === document.body, ({NAMED})(here), getComputedStyle(here).outlineStyle];
+            }}"""
+        )
+        if not is_body:
+            met.append(name)
+            assert outline == "solid", name
+    at = stops.index("One token") + 1
+    assert met == stops[at:] + stops[:at]
 
 
 def test_the_keyboard_writes_and_takes_back(machine, saved):
@@ -576,6 +607,7 @@ def test_a_full_page_says_so(machine):
 
 def drop(page, folder: Path) -> None:
     """As from a window of the system."""
+    page.locator(".machine-story").scroll_into_view_if_needed()
     box = page.locator(".machine-story").bounding_box()
     line = page.context.new_cdp_session(page)
     at = {"x": box["x"] + 20, "y": box["y"] + 20}
