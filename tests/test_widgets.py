@@ -356,7 +356,9 @@ def test_each_mistake_but_one_is_told_from_the_others(page):
     assert alike == set(permutations(["no mistake", "scores over K"]))
     for guess, truth, is_right, words, _ in judged:
         assert is_right == (guess == truth)
-        opens = "Right: " if is_right else "(No. Look at|No, this one|There is one: )"
+        opens = (
+            "Right: " if is_right else r"(No\. Look at|No, this model|There is one: )"
+        )
         assert re.match(opens, words)
         assert words.endswith(".")
 

@@ -20,15 +20,15 @@
 
   // What a reader may name, and what gave it away.
   const MISTAKES = {
-    "no mistake": ["none", "all five checks come out as they should"],
-    "no mask": ["no causal mask", "the map is filled above its diagonal, too"],
-    "merged untransposed": ["heads merged in the wrong order", "the map has stairs, and it does not write again what it learned"],
-    "scores over K": ["scores divided by K, not √K", "yet no check here shows it; comparing part by part does"],
-    "no positions": ["no positions", "one token repeated gets the same logits at all places"],
-    "no residuals": ["no residual connections", "the loss falls late, and with one seed not at all"],
-    "norm over the batch": ["norm over the batch", "another text moves this text’s logits"],
-    "targets not moved": ["targets not shifted", "the loss is low, but the model learned to repeat the token it reads"],
-    "softmax twice": ["softmax taken twice", "it writes everything again, yet its loss stays at 5.9"],
+    "no mistake": ["none", "All five checks come out as they should"],
+    "no mask": ["no causal mask", "The map is filled above its diagonal, too"],
+    "merged untransposed": ["heads merged in the wrong order", "The map has stairs, and little of what was learned is written again"],
+    "scores over K": ["scores divided by K, not √K", "No check here shows it; comparing part by part does"],
+    "no positions": ["no positions", "One token repeated gets the same logits at all places"],
+    "no residuals": ["no residual connections", "The loss falls late, and with one seed not at all"],
+    "norm over the batch": ["norm over the batch", "Another text moves this text’s logits"],
+    "targets not moved": ["targets not shifted", "The loss is low, but the model learned to repeat the token it reads"],
+    "softmax twice": ["softmax taken twice", "The model writes everything again, yet the loss stays at 5.9"],
   };
   // In which order they come; not that of the list.
   const ORDER = ["targets not moved", "no positions", "no mistake", "softmax twice", "merged untransposed",
@@ -57,13 +57,13 @@
   // What is said of a guess.
   function judged(guess, truth) {
     const [name, why] = MISTAKES[truth];
-    if (guess === truth) return [true, `Right: ${name === "none" ? "no mistake" : name}, and ${why}.`];
+    if (guess === truth) return [true, `Right: ${name === "none" ? "no mistake" : name}. ${why}.`];
     const told = apart(guess, truth);
     if (!told.length) return [false, truth === "no mistake"
-      ? "No, this one is right. No check here can tell; comparing part by part can."
-      : "There is one: its scores are divided by K. No check here can tell; comparing part by part can."];
-    return [false, `No. Look at ${NAMES[told[0]]}: ` + (guess === "no mistake" ? "a right model does otherwise."
-      : "with that mistake it would be different.")];
+      ? "No, this model is correct. No check here can tell; comparing part by part can."
+      : "There is one: scores are divided by K. No check here can tell; comparing part by part can."];
+    return [false, `No. Look at ${NAMES[told[0]]}: ` + (guess === "no mistake"
+      ? "a correct model gives another outcome." : "that mistake gives another outcome.")];
   }
 
   // Which logits move when a token changes: 16 rows, a letter for each place.
@@ -112,8 +112,8 @@
       kit.text(335, y(Math.log(1024)) - 4, "ln V", { class: "quiet end" }),
       kit.text(210, 160, 0, { class: "quiet" }), kit.text(330, 160, 400, { class: "quiet" }),
       kit.text(270, 178, "loss; dashed: correct", { class: "quiet" }),
-      kit.text(94, 160, "token that changes", { class: "quiet" }),
-      kit.text(94, 178, "down: place of the logits", { class: "quiet" }),
+      kit.text(94, 160, "across: token that changes", { class: "quiet" }),
+      kit.text(94, 178, "down: logits that move", { class: "quiet" }),
       ...losses.map((each) => curve(each, "stroke: var(--live-head); stroke-width: 1.5")),
       ...FOUND["no mistake"].losses.map((each) =>
         curve(each, "stroke: var(--pst-color-text-base); stroke-width: 1.2; stroke-dasharray: 3 3")));
@@ -132,7 +132,7 @@
       list.replaceChildren(...lines.map((line) => kit.el("li", {}, line)));
       const [right, words] = state.guess ? judged(state.guess, truth) : [false, "Name the mistake of this model."];
       if (right) state.named.add(truth);
-      number(`${state.named.size} of ${ORDER.length}`, `named. ${words}`);
+      number(`${state.named.size} of ${ORDER.length}`, `models named. ${words}`);
       said(`Model ${state.model + 1}. ${state.guess ? words : `${lines.join(". ")}. Map: ${told(found.map)}.`}`);
     }
 
