@@ -25,7 +25,7 @@
     "merged untransposed": ["heads merged in the wrong order", "The map has stairs, and little of what was learned is written again"],
     "scores over K": ["scores divided by K, not √K", "No check here shows it; comparing part by part does"],
     "no positions": ["no positions", "One token repeated gets the same logits at all places"],
-    "no residuals": ["no residual connections", "The loss falls late, and with one seed not at all"],
+    "no residuals": ["no residual connections", "The loss falls late, and with one seed it stays at 4"],
     "norm over the batch": ["norm over the batch", "Another text moves this text’s logits"],
     "targets not moved": ["targets not shifted", "The loss is low, but the model learned to repeat the token it reads"],
     "softmax twice": ["softmax taken twice", "The model writes everything again, yet the loss stays at 5.9"],
