@@ -1,26 +1,34 @@
-"""The story machine in a real browser: the same numbers as in Python.
+"""The story machine in a real browser: the same numbers as in Python, and controls for everybody.
 
+One browser and one page serve all tests: the machine itself, with nothing of the book around it.
 DECODER_ONLY_NIGHTLY=1 compares 200 stories instead of 20.
 """
 
 import base64
+import importlib
 import json
 import os
 import random
+import re
+import shutil
+import sys
+import threading
 from itertools import islice
 from pathlib import Path
 
 import browser as browsers
 import pytest
+import serve
 import torch
 
+from decoder_only.generation import generate
 from decoder_only.hub import export
 from decoder_only.model.config import GPTConfig
 from decoder_only.model.gpt import GPT
 from decoder_only.recipes import language_of
 from decoder_only.stories.exact import NextToken, probabilities
 from decoder_only_book import live
-from decoder_only_book.stored import FOLDER, load_model
+from decoder_only_book.stored import load_model
 
 if reason := browsers.missing():
     pytest.skip(reason, allow_module_level=True)
@@ -51,13 +59,36 @@ RUN = """(ids) => {
 
 
 @pytest.fixture(scope="module")
-def page():
+def page(tmp_path_factory):
+    """The machine, with nothing of the book around it."""
+    folder = tmp_path_factory.mktemp("machine")
+    for path in (SCRIPTS / "machine.css", *SCRIPTS.glob("*.js")):
+        shutil.copy(path, folder)
+    live.write(folder / "data")
+    sys.path.insert(0, str(SCRIPTS.parents[1] / "_ext"))
+    try:
+        machine = importlib.import_module("machine")
+    finally:
+        sys.path.pop(0)
+    style = (SCRIPTS.parent / "book.css").read_text(encoding="utf-8")
+    style = re.sub(r"@font-face \{.*?\}", "", style, flags=re.DOTALL)
+    start = machine.START % ("", list(machine.FILES))
+    (folder / "index.html").write_text(
+        '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">'
+        f"<title>Machine</title><style>{style}</style><main>"
+        f'<div id="story-machine" class="machine"><p>A story.</p></div></main>{start}</html>',
+        encoding="utf-8",
+    )
+    server = serve.server(folder)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     with browsers.started() as running:
-        tab = running.new_page()
-        for stem in ("tokenizer", "language", "engine", "library"):
-            tab.add_script_tag(path=SCRIPTS / f"{stem}.js")
-        tab.evaluate("(x) => live.put('letters', x)", live.letters())
+        tab = running.new_context(reduced_motion="reduce").new_page()
+        tab.folder, tab.wrong = folder, []
+        tab.on("pageerror", lambda error: tab.wrong.append(str(error)))
+        tab.goto(f"http://127.0.0.1:{server.server_port}/index.html")
+        tab.wait_for_function("globalThis.live && live.machine")
         yield tab
+    server.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -65,24 +96,36 @@ def saved():
     return {name: load_model(name) for name in live.MODELS}
 
 
+@pytest.fixture(scope="module")
+def languages(saved):
+    return {name: language_of(run.config["data"]) for name, run in saved.items()}
+
+
 def opened(page, name: str) -> None:
-    folder = FOLDER / name
-    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    language = live.language_data(language_of(config["data"]))
+    """A stored model, as the machine loads it; once for all tests."""
     page.evaluate(
-        """([tokenizer, language]) => {
-          globalThis.tokenizer = live.readTokenizer(tokenizer);
-          globalThis.language = new live.Language(language);
-          globalThis.next = new live.NextToken(globalThis.language, globalThis.tokenizer);
+        """async (name) => {
+          const { the, parts, ready } = live.machine;
+          globalThis.stored = globalThis.stored || {};
+          if (!stored[name]) {
+            parts.model.value = the.name = name;
+            the.model = null;
+            await ready();
+            stored[name] = { ...the };
+          }
+          const { model, tokenizer, language, next } = stored[name];
+          Object.assign(globalThis, { model, tokenizer, language, next });
         }""",
-        [tokenizer, language],
+        name,
     )
 
 
-def compare(page, model: GPT, ids: list[int], weights: bytes) -> None:
+def put(page, model: GPT, weights: bytes) -> None:
     text = base64.b64encode(weights).decode()
     page.evaluate(LOAD, [json.loads(json.dumps(model.config.to_dict())), text])
+
+
+def compare(page, model: GPT, ids: list[int]) -> None:
     ours = torch.tensor(page.evaluate(RUN, ids))
     with torch.no_grad():
         torch.testing.assert_close(
@@ -128,15 +171,16 @@ def test_logits_of_any_settings(page, seed):
         for x in model.parameters():
             x.add_(torch.randn(x.shape, generator=generator) * 0.3)
     ids = [rng.randrange(model.config.vocab_size) for _ in range(14)]
-    compare(page, model, ids, save(dict(model.state_dict())))
+    put(page, model, save(dict(model.state_dict())))
+    compare(page, model, ids)
 
 
 @NAMES
-def test_logits_of_the_stored_models(page, saved, name):
+def test_logits_of_the_stored_models(page, saved, languages, name):
     model, tokenizer = saved[name].model, saved[name].tokenizer
-    language = language_of(saved[name].config["data"])
-    ids = tokenizer.encode(next(language.stories(split="validation")))[:16]
-    compare(page, model, ids, (FOLDER / name / "weights.safetensors").read_bytes())
+    ids = tokenizer.encode(next(languages[name].stories(split="validation")))[:16]
+    opened(page, name)
+    compare(page, model, ids)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "qwen3"])
@@ -174,6 +218,7 @@ def test_an_export_runs(page, saved, tmp_path, family):
     words = json.loads(
         (tmp_path / "model" / "tokenizer.json").read_text(encoding="utf-8")
     )
+    opened(page, "hamlet")
     text = "Ivo's 12 lamps,\n  and\tmore … é"
     found = page.evaluate(
         "([x, text]) => live.readTokenizer(x).encode(text)", [words, text]
@@ -182,10 +227,10 @@ def test_an_export_runs(page, saved, tmp_path, family):
 
 
 @NAMES
-def test_tokens_of_five_hundred_texts_each(page, saved, name):
+def test_tokens_of_five_hundred_texts_each(page, saved, languages, name):
     opened(page, name)
     rng = random.Random(0)
-    stories = language_of(saved[name].config["data"]).stories(seed=3)
+    stories = languages[name].stories(seed=3)
     texts = [*HOSTILE, *islice(stories, 100)]
     pools = [
         "ab '\n\t 1",
@@ -206,10 +251,9 @@ def test_tokens_of_five_hundred_texts_each(page, saved, name):
 
 
 @NAMES
-def test_the_language_is_exact(page, saved, name):
+def test_the_language_is_exact(page, saved, languages, name):
     opened(page, name)
-    tokenizer = saved[name].tokenizer
-    language = language_of(saved[name].config["data"])
+    tokenizer, language = saved[name].tokenizer, languages[name]
     exact, rng = NextToken(language, tokenizer), random.Random(7)
     count = STORIES * 9 // 10 if name == "hamlet" else STORIES // 10
     for text in islice(language.stories(split="validation", seed=11), count):
@@ -252,3 +296,380 @@ def test_a_file_cut_short_is_one_line(page):
 
 def test_scripts_are_small():
     assert sum(path.stat().st_size for path in SCRIPTS.glob("*.js")) <= 80_000
+
+
+# ---------------------------------------------------------------- everybody can play
+
+NAMED = """(x) => {
+  const label = x.getAttribute('aria-label') || (x.labels && x.labels[0] || x).textContent;
+  return label.trim().replace(/\\s+/g, ' ');
+}"""
+STOPS = "a[href], button, input, select, textarea, summary, [tabindex]"
+STATE = """() => {
+  const { the, parts } = live.machine;
+  return {
+    model: parts.model.value, ids: the.ids, place: the.place, look: the.look, off: [...the.off],
+    seed: parts.seed.value, temperature: parts.temperature.value, topP: parts.topP.value,
+    greedy: parts.greedy.checked, verdict: parts.verdict.textContent,
+    lists: [parts.expects.textContent, parts.allows.textContent],
+  };
+}"""
+
+
+def state(page) -> dict:
+    return page.evaluate(STATE)
+
+
+def reach(page, name: str) -> None:
+    """Focus what is called so: a stop of the keyboard, as the first test shows."""
+    found = page.evaluate(
+        f"""(name) => {{
+          const stops = [...document.querySelectorAll({STOPS!r})];
+          const found = stops.find((x) => x.checkVisibility() && new RegExp(`^${{name}}`)
+            .test(({NAMED})(x)));
+          if (found) found.focus();
+          return document.activeElement === found;
+        }}""",
+        name,
+    )
+    assert found, name
+
+
+def says(page, pattern: str) -> str:
+    """Wait for what a screen reader is told; the place of it has aria-live."""
+    page.wait_for_function(
+        "(wanted) => new RegExp(wanted).test(live.machine.parts.said.textContent)",
+        arg=pattern,
+        polling=20,
+        timeout=20_000,
+    )
+    region = page.locator(".said[role=status][aria-live=polite]")
+    return region.text_content()
+
+
+def press(page, name: str, key: str = "Enter") -> None:
+    page.evaluate("live.machine.parts.said.textContent = ''")
+    reach(page, name)
+    page.keyboard.press(key)
+
+
+@pytest.fixture
+def machine(page):
+    """The machine with the small model, as a reader finds it."""
+    opened(page, "hamlet")
+    page.evaluate(
+        """async () => {
+          const { the, parts, ready } = live.machine;
+          parts.model.value = 'hamlet';
+          parts.model.dispatchEvent(new Event('change'));
+          await ready();
+          await new Promise((done) => setTimeout(done));
+          Object.assign(the, { seed: 1, temperature: 0.8, topP: 1, greedy: false, look: '' });
+          Object.assign(parts.seed, { value: 1 });
+          Object.assign(parts.temperature, { value: 0.8 });
+          parts.greedy.checked = false;
+          document.querySelectorAll('details').forEach((fold) => (fold.open = false));
+        }"""
+    )
+    yield page
+    assert not page.wrong
+
+
+def test_tab_stops_at_every_control_and_shows_where_it_is(machine):
+    machine.evaluate(
+        "document.querySelectorAll('details').forEach((x) => (x.open = true))"
+    )
+    press(machine, "One token")
+    says(machine, "^“")
+    stops = machine.evaluate(
+        f"[...document.querySelectorAll({STOPS!r})].filter((x) => x.checkVisibility()).map({NAMED})"
+    )
+    assert len(stops) > 45
+    met = []
+    while len(met) < len(stops):  # on from "One token", and around
+        machine.keyboard.press("Tab")
+        is_body, name, outline = machine.evaluate(
+            f"""() => {{
+              const here = document.activeElement;
+              return [here === document.body, ({NAMED})(here), getComputedStyle(here).outlineStyle];
+            }}"""
+        )
+        if not is_body:
+            met.append(name)
+            assert outline == "solid", name
+    at = stops.index("One token") + 1
+    assert met == stops[at:] + stops[:at]
+
+
+def test_the_keyboard_writes_and_takes_back(machine, saved):
+    press(machine, "Play")
+    says(machine, r"^\d+ tokens written\. (A whole story|Leaves)")
+    first = state(machine)["ids"]
+    assert len(first) > 20
+
+    press(machine, "One token", "Space")
+    says(machine, "^The story is over. Go back, or begin a new one.$")
+    press(machine, "Back")
+    says(machine, "^“the end” is taken back.$")
+    press(machine, "One token")
+    says(machine, r"^“the end”, surprise \d+\.\d\d bits\. Divergence")
+    assert state(machine)["ids"] == first, "the seed and the place decide"
+
+    press(machine, "New story")
+    says(machine, "^A new story, with the next seed.$")
+    assert write_four(machine) != first[1:5]
+    reach(machine, "Seed")
+    machine.keyboard.press("Control+A")
+    machine.keyboard.type("0")
+    press(machine, "New story")
+    assert machine.locator("input[type=number]").input_value() == "1"
+    assert write_four(machine) == first[1:5]
+
+    reach(machine, "Temperature")
+    machine.keyboard.press("ArrowRight")
+    assert machine.evaluate("live.machine.the.temperature") == 0.85
+    assert machine.locator("output").first.text_content() == "0.85"
+    reach(machine, "Top-p")
+    machine.keyboard.press("ArrowLeft")
+    assert machine.evaluate("live.machine.the.topP") == 0.95
+
+    reach(machine, "greedy")
+    machine.keyboard.press("Space")
+    press(machine, "New story")
+    run, begins = saved["hamlet"], torch.tensor([first[:1]])
+    n_allowed = run.tokenizer.vocab_size
+    wanted = generate(
+        run.model, begins, max_new_tokens=4, temperature=0, n_allowed=n_allowed
+    )
+    assert write_four(machine) == wanted[0, 1:].tolist()
+
+
+def write_four(machine) -> list[int]:
+    for _ in range(4):
+        press(machine, "One token")
+        says(machine, "^“")
+    return state(machine)["ids"][1:]
+
+
+def test_the_keyboard_looks_inside_and_a_link_restores_it(machine):
+    press(machine, "One token")
+    says(machine, "^“")
+    press(machine, r".+, \d+(\.\d)?%")  # the first word of the list
+    says(machine, "^The story goes on with “")
+    press(machine, "One token")
+    says(machine, "^“")
+    press(machine, "The story, token by token", "ArrowLeft")
+    says(
+        machine,
+        r"^Token 3: “.+”, surprise \d+\.\d\d bits\. Divergence: \d+\.\d\d bits\.$",
+    )
+    selected = machine.locator("[role=option][aria-selected=true]")
+    at = machine.evaluate(
+        "document.activeElement.getAttribute('aria-activedescendant')"
+    )
+    assert selected.get_attribute("id") == at == "token-3"
+
+    press(machine, "Look inside")
+    before = state(machine)["lists"][0]
+    press(machine, "Head 1 of block 0", "Space")
+    says(machine, "^Head 1 of block 0 is off.$")
+    assert (
+        machine.evaluate("document.activeElement.getAttribute('aria-pressed')")
+        == "false"
+    )
+    without_head = state(machine)["lists"][0]
+    press(machine, "MLP of block 3")
+    says(machine, "^The MLP of block 3 is off.$")
+    assert len({before, without_head, state(machine)["lists"][0]}) == 3
+    reach(machine, "Colours show")
+    machine.keyboard.press("ArrowDown")
+    assert state(machine)["look"] == "0.0"
+
+    reach(machine, "Seed")
+    machine.keyboard.press("ArrowUp")
+    press(machine, "Copy the link")
+    says(machine, "(The link is copied|is the link)")
+    link, kept = machine.evaluate("location.hash"), state(machine)
+    assert kept["off"] == ["0.1", "3.m"]
+    press(machine, "MLP of block 3")
+    press(machine, "New story")
+    reach(machine, "greedy")
+    machine.keyboard.press("Space")
+    assert state(machine) != kept
+    away = "(link) => location.hash !== link"  # the address changes a little later
+    machine.wait_for_function(away, arg=link, polling=20)
+    machine.evaluate("(link) => (location.hash = link)", link)
+    says(machine, "^The link’s story is here, 3 tokens long")
+    assert state(machine) == kept
+
+
+def small_run(folder: Path, saved, **settings) -> GPT:
+    """Writes a run's folder with an untrained model of 16 tokens' context."""
+    from safetensors.torch import save_file
+
+    sizes = {"d_model": 16, "n_layers": 2, "n_heads": 2, "context_length": 16}
+    config = GPTConfig(vocab_size=1792, **sizes, **settings)
+    model = GPT(config, generator=torch.Generator().manual_seed(0)).eval()
+    with torch.no_grad():
+        for number, x in enumerate(model.parameters()):
+            generator = torch.Generator().manual_seed(number)
+            x.add_(torch.randn(x.shape, generator=generator) * 0.3)
+    folder.mkdir()
+    about = {"model": config.to_dict(), "data": saved["hamlet"].config["data"]}
+    (folder / "config.json").write_text(json.dumps(about))
+    saved["hamlet"].tokenizer.save(folder / "tokenizer.json")
+    save_file(dict(model.state_dict()), folder / "weights.safetensors")
+    return model
+
+
+def choose_folder(page, folder: Path) -> None:
+    with page.expect_file_chooser() as choosing:
+        press(page, "Open a run’s folder")
+    choosing.value.set_files(folder)
+
+
+def surprises(model: GPT, ids: list[int]) -> list[float]:
+    """In bits, each from the last 16 tokens before it, or from all where there are windows."""
+    room = len(ids) if model.config.windows == (3,) else 16
+    found = []
+    with torch.no_grad():
+        for at in range(1, len(ids)):
+            window = torch.tensor([ids[max(0, at - room) : at]])
+            log_p = model(window)[0, -1].log_softmax(-1)[ids[at]]
+            found.append(-log_p.item() / torch.tensor(2.0).log().item())
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"positions": "rotary", "windows": (3,)}],
+    ids=["slides", "endless"],
+)
+def test_beyond_the_context_it_goes_on_as_in_python(machine, saved, tmp_path, settings):
+    model = small_run(tmp_path / "run", saved, **settings)
+    choose_folder(machine, tmp_path / "run")
+    says(machine, "^Your model is here, beside its language.$")
+    machine.evaluate("live.machine.parts.greedy.click()")
+    if not settings:
+        press(machine, "Play")
+        says(
+            machine,
+            "^The model sees 16 tokens, and has written them. Play goes on; it then",
+        )
+    ids = machine.evaluate(
+        """async () => {
+          const { the, parts } = live.machine;
+          while (the.ids.length < 25) {
+            parts.one.click();
+            await new Promise((done) => setTimeout(done));
+          }
+          return the.ids;
+        }"""
+    )
+    wanted = generate(model, torch.tensor([ids[:1]]), max_new_tokens=24, temperature=0)
+    assert ids == wanted[0].tolist()
+    found = machine.evaluate("live.machine.the.surprise.slice(1)")
+    assert found == pytest.approx(surprises(model, ids), abs=1e-3)
+    told = machine.locator(".context").text_content()
+    sees = "The model sees 16 tokens. Here it has forgotten the first 9, in grey."
+    assert told == ("" if settings else sees)
+    assert machine.locator(".token.forgotten").count() == (0 if settings else 8)
+
+    # A text that came at once: what is beyond the context is computed a place at a time.
+    reach(machine, "Type a text")
+    machine.keyboard.press("Enter")
+    text = (
+        "Ivo had one radish seed. He put it into the ground by the old well, and went."
+    )
+    machine.locator("textarea").fill(text)
+    machine.wait_for_function(
+        """() => {
+          const { surprise, ids } = live.machine.the;
+          const known = surprise.slice(1).filter((x) => x !== undefined);
+          return ids.length > 20 && known.length === ids.length - 1;
+        }""",
+        polling=20,
+    )
+    ids, found = machine.evaluate(
+        "[live.machine.the.ids, live.machine.the.surprise.slice(1)]"
+    )
+    assert ids[1:] == saved["hamlet"].tokenizer.encode(text)
+    assert found == pytest.approx(surprises(model, ids), abs=1e-3)
+    machine.evaluate(
+        "document.querySelectorAll('details').forEach((x) => (x.open = false))"
+    )
+
+
+def test_a_full_page_says_so(machine):
+    machine.evaluate("live.machine.the.ids.push(...Array(999).fill(300))")
+    press(machine, "One token")
+    says(machine, "^The page holds 1000 tokens. Go back, or begin a new story.$")
+
+
+def drop(page, folder: Path) -> None:
+    """As from a window of the system."""
+    page.locator(".machine-story").scroll_into_view_if_needed()
+    box = page.locator(".machine-story").bounding_box()
+    line = page.context.new_cdp_session(page)
+    at = {"x": box["x"] + 20, "y": box["y"] + 20}
+    data = {"items": [], "files": [str(folder)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        line.send("Input.dispatchDragEvent", {"type": kind, **at, "data": data})
+    line.detach()
+
+
+def test_a_run_and_an_export_are_dropped(machine, saved, tmp_path):
+    model = small_run(tmp_path / "run", saved)
+    export(model, saved["hamlet"].tokenizer, tmp_path / "export")
+    drop(machine, tmp_path / "run")
+    says(machine, "^Your model is here, beside its language.$")
+    press(machine, "One token")
+    says(machine, "^“")
+    first = state(machine)
+    assert first["model"] == "yours"
+    drop(machine, tmp_path / "export")
+    says(machine, "^Your model is here. The page does not have the exact language")
+    press(machine, "One token")
+    says(machine, "^“")
+    assert state(machine)["ids"] == first["ids"], "the same weights"
+
+    # A page that is a file is not given what is dropped: it says what to do.
+    tab = machine.context.new_page()
+    tab.goto((machine.folder / "index.html").as_uri())
+    tab.wait_for_function("globalThis.live && live.machine")
+    drop(tab, tmp_path / "run")
+    says(
+        tab,
+        "^The browser does not hand over what was dropped. Press “Open a run’s folder”.$",
+    )
+    tab.close()
+
+
+def test_bad_input_is_one_line_and_the_page_goes_on(machine, saved, tmp_path):
+    small_run(tmp_path / "run", saved)
+    weights = (tmp_path / "run" / "weights.safetensors").read_bytes()
+    (tmp_path / "run" / "weights.safetensors").write_bytes(weights[: len(weights) // 2])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("Dear Ivo")
+    choose_folder(machine, tmp_path / "other")
+    says(
+        machine,
+        "^This is no run's folder: it must hold config.json, [^.]*.json and [^.]*.safetensors.$",
+    )
+    choose_folder(machine, tmp_path / "run")
+    says(machine, "^The file of weights is cut short, or is no safetensors file.$")
+    (tmp_path / "run" / "config.json").write_text('{"model": {')
+    choose_folder(machine, tmp_path / "run")
+    says(machine, "^config.json is damaged or cut short.$")
+    assert state(machine)["model"] == "hamlet"
+
+    press(machine, "Type a text")
+    reach(machine, "The story begins")
+    machine.keyboard.type("Once ≈ é")
+    says(
+        machine,
+        "^The tokenizer has no token for “≈”, so it spells it in bytes. Leaves the language at",
+    )
+    press(machine, "Type a text")
+    press(machine, "One token")
+    says(machine, r"^“.+”, surprise \d")

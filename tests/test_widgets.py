@@ -8,6 +8,7 @@ import importlib
 import math
 import re
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import browser as browsers
@@ -60,7 +61,7 @@ def extension():
         sys.path.pop(0)
 
 
-def html(theme: str = "light") -> str:
+def html() -> str:
     """All widgets in a page with the book's own style sheet and nothing of the theme's."""
     live = extension()
     places = "".join(live.place(name, f"What does {name} do?") for name in NAMES)
@@ -71,7 +72,7 @@ def html(theme: str = "light") -> str:
     style = (ROOT / "book/_static/book.css").read_text(encoding="utf-8")
     style = re.sub(r"@font-face \{.*?\}", "", style, flags=re.DOTALL)
     return (
-        f'<!doctype html><html lang="en" data-theme="{theme}"><head><title>Widgets</title>'
+        f'<!doctype html><html lang="en" data-theme="light"><head><title>Widgets</title>'
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<style>{style} *{{box-sizing: border-box}} body{{margin: 0; padding: 1rem; "
         "background: var(--pst-color-background); color: var(--pst-color-text-base)}</style>"
@@ -81,11 +82,10 @@ def html(theme: str = "light") -> str:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("widgets")
-    for theme in ("light", "dark"):
-        (folder / f"{theme}.html").write_text(html(theme), encoding="utf-8")
-    return {theme: (folder / f"{theme}.html").as_uri() for theme in ("light", "dark")}
+def address(tmp_path_factory) -> str:
+    file = tmp_path_factory.mktemp("widgets") / "widgets.html"
+    file.write_text(html(), encoding="utf-8")
+    return file.as_uri()
 
 
 @pytest.fixture(scope="module")
@@ -95,18 +95,22 @@ def chromium():
 
 
 @pytest.fixture(scope="module")
-def page(chromium, files):
-    """A phone with all widgets, from a file."""
+def page(chromium, address):
+    """A phone with all widgets, from a file; the tests share it, and try it in their order."""
     opened = chromium.new_page(viewport=PHONE, reduced_motion="reduce")
     opened.wrong, opened.asked = [], []
     opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
     opened.on("console", lambda line: opened.wrong.append(line.text))
     opened.on("request", lambda request: opened.asked.append(request.url))
-    opened.goto(files["light"])
-    opened.wait_for_selector("figure.live[data-playing]")
-    playing = opened.locator("figure.live[data-playing]").count()
-    assert playing == len(NAMES), opened.wrong
+    opened.goto(address)
+    started(opened)
     return opened
+
+
+def started(page) -> None:
+    page.wait_for_selector("figure.live[data-playing]")
+    playing = page.locator("figure.live[data-playing]").count()
+    assert playing == len(NAMES), page.wrong
 
 
 def computed(page, name: str, function: str, *arguments: object):
@@ -307,20 +311,181 @@ def test_a_unit_is_a_key_a_relu_and_a_value(page):
         assert_close(found["added"], torch.relu(x @ key + offset) * value)
 
 
+def test_the_mistakes_are_those_of_the_laboratory(page):
+    """The numbers are written by tools/widget_mistakes.py; here they are computed again."""
+    import widget_mistakes
+
+    found = page.evaluate("Live.compute.mistake.FOUND")
+    assert found == widget_mistakes.found()
+    assert list(found) == list(widget_mistakes.NAMES)
+    order = page.evaluate("Live.compute.mistake.ORDER")
+    assert sorted(order) == sorted(found) != order
+
+    # What the checks must say of some, whatever the numbers are.
+    right, above = found["no mistake"], sum(1 << t for t in range(16))
+    triangle = [(2 << s) - 1 for s in range(16)]
+    rows = {
+        name: [int(row, 16) for row in each["map"].split()]
+        for name, each in found.items()
+    }
+    assert rows["no mistake"] == triangle
+    assert rows["no mask"] == [above] * 16
+    assert [name for name, each in found.items() if not each["places"]] == [
+        "no positions"
+    ]
+    assert [name for name, each in found.items() if not each["apart"]] == [
+        "norm over the batch"
+    ]
+    for losses in right["losses"]:
+        assert losses[0] == pytest.approx(math.log(1024), abs=0.1)
+
+
+def test_each_mistake_but_one_is_told_from_the_others(page):
+    judged = page.evaluate(
+        """() => {
+          const { ORDER, judged, apart } = Live.compute.mistake;
+          return ORDER.flatMap((truth) => ORDER.map((guess) =>
+            [guess, truth, ...judged(guess, truth), apart(guess, truth)]));
+        }"""
+    )
+    alike = {
+        (guess, truth)
+        for guess, truth, *_, told in judged
+        if not told and guess != truth
+    }
+    assert alike == set(permutations(["no mistake", "scores over K"]))
+    for guess, truth, is_right, words, _ in judged:
+        assert is_right == (guess == truth)
+        opens = (
+            "Right: " if is_right else r"(No\. Look at|No, this model|There is one: )"
+        )
+        assert re.match(opens, words)
+        assert words.endswith(".")
+
+
 # ---------------------------------------------------------------- everybody can play
+
+
+def theme(page, name: str) -> None:
+    page.evaluate("(name) => (document.documentElement.dataset.theme = name)", name)
+
+
+def test_axe_finds_nothing(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    # From a file no style sheet can be asked for again; no rule that runs needs it.
+    only = {"resultTypes": ["violations"], "preload": False}
+    rules = only | {"rules": {"color-contrast": {"enabled": False}}}
+    found = axe.run(page, options=rules).response["violations"]
+    colours = only | {"runOnly": ["color-contrast"]}
+    for name in ("dark", "light"):
+        theme(
+            page, name
+        )  # changes colours alone; to words in drawings the next test sees
+        found += page.evaluate(
+            """async (options) =>
+              (await axe.run({ exclude: [['svg']] }, options)).violations""",
+            colours,
+        )
+    assert not [f"{fault['id']}: {fault['nodes'][0]['html'][:200]}" for fault in found]
+
+
+COLOURS = """() => {
+  const faint = [];
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const known = {};
+  const read = (colour) => {
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    const parts = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((x) => x / 255)
+      .map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const light = (colour) => (known[colour] ??= read(colour));
+  const paper = getComputedStyle(document.body).backgroundColor;
+  const ground = light(paper);
+  for (const text of document.querySelectorAll('.live-drawing text')) {
+    const { fill } = getComputedStyle(text);
+    const [a, b] = [light(fill), ground].sort((x, y) => y - x);
+    const inside = text.previousSibling && text.previousSibling.tagName === 'rect' &&
+      fill === paper;
+    if (!inside && (a + 0.05) / (b + 0.05) < 4.5) faint.push(text.textContent);
+    if (inside) {
+      const box = light(getComputedStyle(text.previousSibling).fill);
+      const [c, d] = [box, ground].sort((x, y) => y - x);
+      if ((c + 0.05) / (d + 0.05) < 4.5) faint.push(`within a box: ${text.textContent}`);
+    }
+  }
+  return faint;
+}"""
+SIZES = """() => {
+  const small = [], narrow = [];
+  for (const text of document.querySelectorAll('.live-drawing text')) {
+    const view = text.ownerSVGElement;
+    const scale = view.getBoundingClientRect().width / view.viewBox.baseVal.width;
+    if (scale * parseFloat(getComputedStyle(text).fontSize) < 9) small.push(text.textContent);
+  }
+  const targets = document.querySelectorAll(
+    '.live-target, .live-slider input, .live-options label, .live-text');
+  for (const target of targets) {
+    const { width, height } = target.getBoundingClientRect();
+    if (Math.min(width, height) < 43.9) narrow.push(`${target.className} ${width} x ${height}`);
+  }
+  const beyond = [...document.querySelectorAll('figure.live *')]
+    .filter((part) => part.getBoundingClientRect().right > innerWidth + 0.5)
+    .filter((part) => !part.closest('clipPath, [clip-path]') && !part.querySelector('[clip-path]'))
+    .map((part) => `${part.tagName}.${part.getAttribute('class')}`);
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  return { small, narrow, beyond, wide: Math.max(0, wide) };
+}"""
+
+
+def test_all_fits_a_phone_can_be_read_and_touched(page):
+    for ends in ("as it is", "min", "max"):  # then all sliders at both ends
+        page.evaluate(
+            """(end) => document.querySelectorAll('.live-slider input').forEach((range) => {
+              if (!range[end]) return;
+              range.value = range[end];
+              range.dispatchEvent(new Event('input'));
+            })""",
+            ends,
+        )
+        assert page.evaluate(SIZES) == {
+            "small": [],
+            "narrow": [],
+            "beyond": [],
+            "wide": 0,
+        }
+        for name in ("dark", "light"):  # a theme changes colours and no sizes
+            theme(page, name)
+            assert page.evaluate(COLOURS) == []
+    page.reload()  # as it was
+    started(page)
 
 
 def spoken(page, name: str) -> str:
     return page.locator(f"figure[data-widget={name}] .live-said").text_content()
 
 
-STATE = """(name) => {
-  const figure = document.querySelector(`figure[data-widget=${name}]`);
-  const copy = figure.cloneNode(true);
-  // What a control says of itself is no answer.
-  copy.querySelectorAll('.live-said, .live-slider, .live-choice, .live-handle, .live-text')
-    .forEach((part) => part.remove());
-  return copy.innerHTML;
+# The figure's content stays in the page, where it is compared; what a control says of itself is no
+# answer.
+STOP = """(places) => {
+  const shows = () => {
+    const copy = document.querySelector(places).cloneNode(true);
+    copy.querySelectorAll('.live-said, .live-slider, .live-choice, .live-handle, .live-text')
+      .forEach((part) => part.remove());
+    return copy.innerHTML;
+  };
+  const here = document.activeElement;
+  const before = globalThis.shown;
+  globalThis.shown = shows();
+  const seen = here.querySelector('.live-target') ||
+    (here.type === 'radio' ? here.nextSibling : here);
+  const style = seen && getComputedStyle(seen);
+  return {
+    inside: Boolean(here.closest(places)), kind: here.type || 'point', checked: here.checked,
+    moved: before !== globalThis.shown,
+    ring: Boolean(style) && (style.outlineStyle === 'solid' || style.stroke !== 'none'),
+  };
 }"""
 
 
@@ -328,54 +493,44 @@ STATE = """(name) => {
 def test_the_keyboard_reaches_and_moves_everything(page, name):
     """By Tab alone, and each stop changes the figure by an arrow key and says what changed."""
     places = f"figure[data-widget={name}]"
-    if name == "attention":  # a masked token moves nothing, as it should
-        page.evaluate(f"document.querySelector('{places} [value=seen]').click()")
-    page.evaluate("document.activeElement.blur()")
-    page.evaluate(
-        """(places) => {
+    stops = page.evaluate(
+        """([name, places]) => {
+          if (name === 'attention') // a masked token moves nothing, as it should
+            document.querySelector(`${places} [value=seen]`).click();
+          document.activeElement.blur();
           const before = document.createElement('button');
           before.className = 'before';
           document.querySelector(places).before(before);
           before.focus();
+          return new Set([...document.querySelectorAll(
+            `${places} :is(input, textarea, [tabindex])`)].map((x) => x.name || x)).size;
         }""",
-        places,
-    )
-    stops = page.evaluate(
-        """(places) => new Set([...document.querySelectorAll(
-          `${places} :is(input, textarea, [tabindex])`)].map((x) => x.name || x)).size""",
-        places,
+        [name, places],
     )
     reached = 0
     for _ in range(stops):
         page.keyboard.press("Tab")
-        if not page.evaluate(f"Boolean(document.activeElement.closest('{places}'))"):
+        here = page.evaluate(STOP, places)
+        if not here["inside"]:
             break
         reached += 1
-        before = page.evaluate(STATE, name)
-        kind = page.evaluate("document.activeElement.type || 'point'")
-        key = "z" if kind == "textarea" else "ArrowRight"
-        page.keyboard.press(key)
-        if page.evaluate(STATE, name) == before and kind == "range":
+        kind = here["kind"]
+        page.keyboard.press("z" if kind == "textarea" else "ArrowRight")
+        after = page.evaluate(STOP, places)
+        if not after["moved"] and kind == "range":
             page.keyboard.press("ArrowLeft")  # it was at its end
-        ring = page.evaluate(
-            """() => {
-              const here = document.activeElement;
-              const shown = here.querySelector('.live-target') ||
-                (here.type === 'radio' ? here.nextSibling : here);
-              const style = getComputedStyle(shown);
-              return style.outlineStyle === 'solid' || style.stroke !== 'none';
-            }"""
-        )
-        assert ring, f"no sign of the focus on {kind}"
+            after = page.evaluate(STOP, places)
+        assert after["ring"], f"no sign of the focus on {kind}"
         if kind != "radio":
-            assert page.evaluate(STATE, name) != before, f"{kind} moved nothing"
+            assert after["moved"], f"{kind} moved nothing"
         else:
-            assert page.evaluate("document.activeElement.checked")
+            assert after["checked"]
     assert reached == stops
     page.evaluate("document.querySelectorAll('.before').forEach((x) => x.remove())")
     page.wait_for_function(
         "(places) => document.querySelector(`${places} .live-said`).textContent.length > 10",
         arg=places,
+        polling=20,
     )
     assert re.search(r"\d", spoken(page, name))
     assert not page.wrong
@@ -394,92 +549,10 @@ def test_a_point_is_dragged(page):
     assert point.get_attribute("aria-valuetext") != before
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing(chromium, files, theme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    opened = chromium.new_page(viewport=PHONE)
-    opened.goto(files[theme])
-    opened.wait_for_selector("figure.live[data-playing]")
-    if theme == "light":
-        found = axe.run(opened).response["violations"]
-    else:  # only the colours differ; the next test looks at words in drawings
-        colours = {"runOnly": ["color-contrast"]}
-        found = axe.run(opened, {"exclude": [["svg"]]}, colours).response["violations"]
-    opened.close()
-    assert not [f"{fault['id']}: {fault['nodes'][0]['html'][:200]}" for fault in found]
-
-
-LOOK = """() => {
-  const small = [], faint = [], narrow = [];
-  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  const light = (colour) => {
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    const parts = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((x) => x / 255)
-      .map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
-  };
-  const ground = light(getComputedStyle(document.body).backgroundColor);
-  for (const text of document.querySelectorAll('.live-drawing text')) {
-    const view = text.ownerSVGElement;
-    const scale = view.getBoundingClientRect().width / view.viewBox.baseVal.width;
-    const style = getComputedStyle(text);
-    if (scale * parseFloat(style.fontSize) < 9) small.push(text.textContent);
-    const [a, b] = [light(style.fill), ground].sort((x, y) => y - x);
-    const inside = text.previousSibling && text.previousSibling.tagName === 'rect' &&
-      getComputedStyle(text).fill === getComputedStyle(document.body).backgroundColor;
-    if (!inside && (a + 0.05) / (b + 0.05) < 4.5) faint.push(text.textContent);
-    if (inside) {
-      const box = light(getComputedStyle(text.previousSibling).fill);
-      const [c, d] = [box, ground].sort((x, y) => y - x);
-      if ((c + 0.05) / (d + 0.05) < 4.5) faint.push(`within a box: ${text.textContent}`);
-    }
-  }
-  const targets = document.querySelectorAll(
-    '.live-target, .live-slider input, .live-options label, .live-text');
-  for (const target of targets) {
-    const { width, height } = target.getBoundingClientRect();
-    if (Math.min(width, height) < 43.9) narrow.push(`${target.className} ${width} x ${height}`);
-  }
-  const beyond = [...document.querySelectorAll('figure.live *')]
-    .filter((part) => !part.closest('clipPath, [clip-path]') && !part.querySelector('[clip-path]'))
-    .filter((part) => part.getBoundingClientRect().right > innerWidth + 0.5)
-    .map((part) => `${part.tagName}.${part.getAttribute('class')}`);
-  const wide = document.documentElement.scrollWidth - innerWidth;
-  return { small, faint, narrow, beyond, wide: Math.max(0, wide) };
-}"""
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_all_fits_a_phone_can_be_read_and_touched(chromium, files, theme):
-    opened = chromium.new_page(viewport=PHONE)
-    opened.goto(files[theme])
-    opened.wait_for_selector("figure.live[data-playing]")
-    for ends in ("min", "max"):  # the initial state, then all sliders at both ends
-        found = opened.evaluate(LOOK)
-        assert found == {
-            "small": [],
-            "faint": [],
-            "narrow": [],
-            "beyond": [],
-            "wide": 0,
-        }
-        opened.evaluate(
-            """(end) => document.querySelectorAll('.live-slider input').forEach((range) => {
-              range.value = range[end];
-              range.dispatchEvent(new Event('input'));
-            })""",
-            ends,
-        )
-    found = opened.evaluate(LOOK)
-    opened.close()
-    assert found == {"small": [], "faint": [], "narrow": [], "beyond": [], "wide": 0}
-
-
-def test_without_scripts_and_on_paper(chromium, files, page):
+def test_without_scripts_and_on_paper(chromium, address, page):
     context = chromium.new_context(viewport=PHONE, java_script_enabled=False)
     plain = context.new_page()
-    plain.goto(files["light"])
+    plain.goto(address)
     for name in NAMES:
         figure = plain.locator(f"figure[data-widget={name}]")
         assert figure.locator(".live-static").is_visible()

@@ -190,6 +190,12 @@
       if (this.nWeights > MOST) throw new Error("The model is too large for a page (120 M weights).");
     }
 
+    // How many tokens one cache can hold. Where all blocks have windows, the model can go on.
+    get room() {
+      const { windows, positions, context_length: length } = this.config;
+      return windows.every(Boolean) && ["rotary", "none"].includes(positions) ? Infinity : length;
+    }
+
     shapes() {
       const c = this.config, D = c.d_model, [HK, GK] = [c.n_heads * c.K, c.G * c.K];
       const found = { "embedding.weight": [c.vocab_size, D] };

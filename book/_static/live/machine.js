@@ -8,6 +8,7 @@
   if (!box) return;
   const base = live.base;
   const calm = root.matchMedia("(prefers-reduced-motion: reduce)");
+  const MOST = 1000; // tokens of a text
 
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
@@ -22,7 +23,7 @@
   const the = { // all that a link restores, and what follows from it
     name: "hamlet", ids: [], place: 1, temperature: 0.8, topP: 1, greedy: false, seed: 1,
     off: new Set(), look: "", model: null, tokenizer: null, language: null, next: null,
-    state: null, done: [], surprise: [], playing: false, loading: null,
+    state: null, slid: null, done: [], surprise: [], playing: false, loading: null,
   };
 
   // ------------------------------------------------------------------ loading
@@ -63,7 +64,8 @@
       throw new Error(`The tokenizer has ${tokenizer.size} tokens, the model ${model.config.vocab_size}.`);
     let next = null;
     if (language) next = new live.NextToken(language, tokenizer);
-    Object.assign(the, { name, model, tokenizer, language, next, state: model.start(), done: [], surprise: [] });
+    Object.assign(the, { name, model, tokenizer, language, next, state: model.start(), slid: null, done: [], surprise: [] });
+    clearTimeout(catchUp.waits);
     the.off.clear();
     start();
     looks();
@@ -120,22 +122,61 @@
 
   // Brings cache and surprises in step with the ids; what stays the same is kept.
   function sync() {
-    const { state, ids, done } = the;
-    let n = 0;
-    while (n < ids.length && n < done.length && ids[n] === done[n]) n++;
+    const { state, ids, done } = the, room = the.model.room;
+    let same = 0;
+    while (same < ids.length && same < done.length && ids[same] === done[same]) same++;
+    const n = Math.min(same, room);
     for (const lists of [state.keys, state.values, state.queries, state.streams])
       for (const list of lists) list.length = n;
     state.hidden.length = state.length = n;
-    the.surprise.length = Math.min(the.surprise.length, n);
-    if (n < ids.length) the.model.run(state, ids.slice(n), the.off);
+    the.surprise.length = Math.min(the.surprise.length, same);
+    if (the.slid && the.slid.place > same) the.slid = null;
+    if (n < Math.min(ids.length, room)) the.model.run(state, ids.slice(n, room), the.off);
     the.done = [...ids];
     for (let s = Math.max(1, the.surprise.length); s < ids.length; s++)
-      the.surprise[s] = -Math.log2(live.softmax(the.model.logits(state, s - 1))[ids[s]]);
+      if (s <= room || (the.slid && the.slid.place === s)) the.surprise[s] = surpriseAt(s);
+  }
+
+  // The cache that predicts a place, its last position, and the token that it begins with. Beyond
+  // the context a window slides, whose positions begin at 0 again, as in Python's `generate`.
+  function seen(place) {
+    const room = the.model.room;
+    if (place <= room) return { state: the.state, last: place - 1, from: 0 };
+    const from = place - room;
+    if (!the.slid || the.slid.place !== place)
+      the.slid = { place, state: the.model.run(the.model.start(), the.ids.slice(from, place), the.off) };
+    return { state: the.slid.state, last: room - 1, from };
+  }
+
+  function logitsAt(place, block = null) {
+    const { state, last } = seen(place);
+    return the.model.logits(state, last, block);
+  }
+
+  const surpriseAt = (s) => -Math.log2(live.softmax(logitsAt(s))[the.ids[s]]);
+
+  // Beyond the context each surprise takes a window of its own: one at a time, so that the page
+  // stays awake.
+  function catchUp() {
+    clearTimeout(catchUp.waits);
+    let s = the.model.room + 1;
+    while (s < the.ids.length && the.surprise[s] !== undefined) s++;
+    if (s >= the.ids.length || the.playing) return;
+    catchUp.waits = setTimeout(() => {
+      if (!the.model || s >= the.ids.length) return; // another text has come
+      const kept = the.slid;
+      the.surprise[s] = surpriseAt(s);
+      the.slid = kept;
+      tint(document.getElementById(`token-${s}`), s, watched());
+      catchUp();
+    });
   }
 
   const text = (ids = the.ids) => the.tokenizer.decode(ids.filter((id) => id !== the.tokenizer.end));
   const isOver = () => the.ids.length > 1 && the.ids[the.ids.length - 1] === the.tokenizer.end;
-  const isFull = () => the.ids.length >= the.model.config.context_length;
+  const isFull = () => the.ids.length >= MOST;
+  const ended = () => isOver() ? "The story is over. Go back, or begin a new one."
+    : `The page holds ${MOST} tokens. Go back, or begin a new story.`;
 
   function step() {
     if (isOver() || isFull()) return false;
@@ -144,7 +185,7 @@
       temperature: the.greedy ? 0 : the.temperature, topP: the.topP, seed: the.seed,
       place: the.ids.length, allowed: the.tokenizer.size,
     };
-    the.ids.push(live.choose(the.model.logits(the.state, the.ids.length - 1), settings));
+    the.ids.push(live.choose(logitsAt(the.ids.length), settings));
     return true;
   }
 
@@ -156,29 +197,39 @@
   const bits = (x) => x === Infinity ? "∞" : x.toFixed(2);
   const say = (line) => { parts.said.textContent = line; };
 
+  // A token's colour, and its name.
+  function tint(token, at, weights) {
+    const surprise = the.surprise[at];
+    const strength = weights ? weights[at] || 0 : Math.min(1, (surprise || 0) / 8);
+    token.style.setProperty("--strength", strength.toFixed(3));
+    token.setAttribute("aria-label", shown(the.ids[at]) +
+      (surprise === undefined ? "" : `, surprise ${bits(surprise)} bits`));
+    return token;
+  }
+
   function draw() {
     sync();
     const { ids, place } = the;
     const weights = watched();
+    const forgotten = Math.max(0, place - the.model.room);
     parts.story.replaceChildren(...ids.slice(1).map((id, i) => {
       const at = i + 1;
-      const strength = weights ? weights[at] || 0 : Math.min(1, the.surprise[at] / 8);
-      const token = make("span", {
-        role: "option", id: `token-${at}`, class: `token${weights ? " seen" : ""}`, "data-at": at,
-        "aria-selected": String(at === place),
-        "aria-label": `${shown(id)}, surprise ${bits(the.surprise[at])} bits`,
-        style: `--strength: ${strength.toFixed(3)}`,
-      }, id === the.tokenizer.end ? " ■" : the.tokenizer.decode([id]));
-      return token;
+      return tint(make("span", {
+        role: "option", id: `token-${at}`, "data-at": at, "aria-selected": String(at === place),
+        class: `token${weights ? " seen" : ""}${at < forgotten ? " forgotten" : ""}`,
+      }, id === the.tokenizer.end ? " ■" : the.tokenizer.decode([id])), at, weights);
     }), make("span", {
       role: "option", id: `token-${ids.length}`, class: "token caret", "data-at": ids.length,
       "aria-selected": String(place === ids.length), "aria-label": "the next token",
     }, "▏"));
     parts.story.setAttribute("aria-activedescendant", `token-${place}`);
+    parts.context.textContent = forgotten
+      ? `The model sees ${the.model.room} tokens. Here it has forgotten the first ${forgotten}, in grey.` : "";
     judge();
     lists();
     lens();
     remember();
+    catchUp();
   }
 
   // The letter at which the story leaves the language.
@@ -205,7 +256,7 @@
 
   function lists() {
     const { place, ids } = the;
-    const q = live.softmax(the.model.logits(the.state, place - 1));
+    const q = live.softmax(logitsAt(place));
     const came = ids[place];
     const p = the.next ? the.next.after(ids.slice(0, place)) : null;
     const order = Array.from(q.keys()).sort((a, b) => q[b] - q[a]).slice(0, 8);
@@ -228,7 +279,7 @@
       parts.gap.textContent = "Divergence: not defined here";
     }
     parts.where.textContent = came === undefined ? "The next token"
-      : `Token ${place}: “${shown(came)}”, surprise ${bits(the.surprise[place])} bits`;
+      : `Token ${place}: “${shown(came)}”, surprise ${bits(-Math.log2(q[came]))} bits`;
   }
 
   function fill(list, rows, came, allowed) {
@@ -252,9 +303,10 @@
   function watched() {
     if (!the.look || the.place < 1) return null;
     const [l, h] = the.look.split(".").map(Number);
-    const [first, weights] = the.model.attention(the.state, l, h, the.place - 1);
+    const { state, last, from } = seen(the.place);
+    const [first, weights] = the.model.attention(state, l, h, last);
     const found = [];
-    weights.forEach((weight, t) => { found[first + t] = weight; });
+    weights.forEach((weight, t) => { found[from + first + t] = weight; });
     return found;
   }
 
@@ -286,7 +338,7 @@
   function lens() {
     if (!parts.inside.open) return;
     parts.lens.replaceChildren(...Array.from({ length: the.model.config.n_layers }, (_, l) => {
-      const p = live.softmax(the.model.logits(the.state, the.place - 1, l));
+      const p = live.softmax(logitsAt(the.place, l));
       const best = p.indexOf(Math.max(...p));
       return make("tr", {}, make("th", { scope: "row" }, `Block ${l}`), make("td", {}, shown(best)), make("td", {}, percent(p[best])));
     }));
@@ -305,11 +357,13 @@
 
   async function recall() {
     if (!location.hash.startsWith("#machine?")) return;
+    clearTimeout(remember.waits);
     const link = new URLSearchParams(location.hash.slice(9));
     if (!["hamlet", "full"].includes(link.get("m"))) {
       say("This link is to a model of the reader's own; open its folder.");
       return;
     }
+    the.playing = false;
     parts.model.value = the.name = link.get("m");
     the.model = null;
     await ready();
@@ -323,7 +377,7 @@
     the.greedy = link.get("g") === "1";
     const ids = (link.get("ids") || "").split(".").filter(Boolean).map((id) => parseInt(id, 36));
     if (ids.some((id) => !(id >= 0 && id < the.tokenizer.size))) throw new Error("The link names tokens that this model does not have.");
-    the.ids = [...the.ids, ...ids].slice(0, the.model.config.context_length);
+    the.ids = [...the.ids, ...ids].slice(0, MOST);
     const { n_layers: L, n_heads: H } = the.model.config;
     const isPart = (name) => /^\d+\.(\d+|m)$/.test(name) && Number(name.split(".")[0]) < L && !(Number(name.split(".")[1]) >= H);
     the.off = new Set((link.get("off") || "").split("_").filter(isPart));
@@ -333,6 +387,7 @@
     settings();
     looks();
     draw();
+    say(`The link’s story is here, ${the.ids.length - 1} tokens long. ${parts.verdict.textContent}`);
   }
 
   // ------------------------------------------------------------------ controls
@@ -352,19 +407,21 @@
     the.playing = !the.playing;
     parts.play.textContent = the.playing ? "Pause" : "Play";
     if (isOver() || isFull()) start();
-    const before = the.ids.length;
-    while (the.playing && step()) {
+    const before = the.ids.length, { room } = the.model;
+    let rested = performance.now();
+    while (the.playing && !(before < room && the.ids.length === room) && step()) {
       the.place = the.ids.length;
-      if (calm.matches) continue;
-      draw();
-      await new Promise((done) => setTimeout(done, 30));
+      if (calm.matches && performance.now() - rested < 100) continue;
+      if (!calm.matches) draw();
+      await new Promise((done) => setTimeout(done, calm.matches ? 0 : 30)); // another press may come
+      rested = performance.now();
     }
     if (!the.playing) return; // the other press tells
     the.playing = false;
     parts.play.textContent = "Play";
     draw();
-    say(isFull() && !isOver() ? `The model sees ${the.model.config.context_length} tokens; the text ends here.`
-      : `${the.ids.length - before} tokens written. ${parts.verdict.textContent}`);
+    say(isOver() ? `${the.ids.length - before} tokens written. ${parts.verdict.textContent}` : isFull() ? ended()
+      : `The model sees ${room} tokens, and has written them. Play goes on; it then forgets the beginning.`);
   }
 
   const moved = () => say(`${parts.where.textContent}. ${parts.gap.textContent}.`);
@@ -427,10 +484,20 @@
         },
       }, make("span", { role: "option", class: "hint", "aria-selected": "false" }, "Press play: the model comes into the page and writes a story.")),
       part("verdict", "p", { class: "machine-verdict" }),
+      part("context", "p", { class: "said context" }),
       make("div", { class: "row" },
         button("play", "Play", play),
-        button("one", "One token", () => { step(); go(the.ids.length); }),
-        button("back", "Back", () => { if (the.ids.length > 1) the.ids.pop(); go(the.ids.length); }),
+        button("one", "One token", () => {
+          const isNew = step();
+          go(the.ids.length);
+          const last = the.ids.length - 1;
+          say(isNew ? `“${shown(the.ids[last])}”, surprise ${bits(the.surprise[last])} bits. ${parts.gap.textContent} next.` : ended());
+        }),
+        button("back", "Back", () => {
+          const gone = the.ids.length > 1 ? the.ids.pop() : null;
+          go(the.ids.length);
+          say(gone === null ? "Nothing is written yet." : `“${shown(gone)}” is taken back.`);
+        }),
         button("anew", "New story", () => { start(); the.seed += 1; settings(); draw(); say("A new story, with the next seed."); }),
         button("link", "Copy the link", async () => {
           remember();
@@ -453,9 +520,12 @@
           oninput: does(() => {
             const ids = the.tokenizer.encode(parts.typed.value);
             start();
-            the.ids.push(...ids.slice(0, the.model.config.context_length - 1));
+            the.ids.push(...ids.slice(0, MOST - 1));
             go(the.ids.length);
-            say(ids.length >= the.model.config.context_length ? `The model sees ${the.model.config.context_length} tokens; the rest is left out.` : parts.verdict.textContent);
+            const foreign = [...new Set(parts.typed.value)].find((letter) => the.tokenizer.encode(letter).length > 1);
+            say(ids.length >= MOST ? `The page holds ${MOST} tokens; the rest is left out.`
+              : foreign ? `The tokenizer has no token for “${foreign}”, so it spells it in bytes. ${parts.verdict.textContent}`
+                : parts.verdict.textContent);
           }),
         }))),
       part("inside", "details", { ontoggle: () => { if (parts.inside.open) does(draw)(); } }, make("summary", {}, "Look inside"),
@@ -469,7 +539,8 @@
     box.addEventListener("dragover", (event) => event.preventDefault());
     box.addEventListener("drop", async (event) => {
       event.preventDefault();
-      opened(await dropped(event.dataTransfer));
+      try { await opened(await dropped(event.dataTransfer)); }
+      catch (_) { say("The browser does not hand over what was dropped. Press “Open a run’s folder”."); }
     });
   }
 
@@ -502,6 +573,7 @@
   }
 
   build();
-  live.machine = { the, parts, open: opened };
+  root.addEventListener("hashchange", () => recall().catch((error) => say(error.message)));
+  live.machine = { the, parts, open: opened, ready };
   recall().catch((error) => say(error.message));
 })(globalThis);
