@@ -10,8 +10,9 @@ Arms        n = 512 (`small`), 2,048 (`middle`) and 8,192 (`large`), each at thr
 Steps       At least 256, and at least twice as many as the state of least excess took, so that two
             later looks were worse; at most 8,192.
 Seeds       0 at every rate; 1 and 2 at the rate that was best for it.
-Measured    A row is a state: see `facts.weigh`. `right_4`, say, is the mean probability of the
-            right answer for facts told 4 to 7 times. `least` is the least excess at any look.
+Measured    A row is a state: see `facts.weigh`. `nonsense` is the part of `false` that is no
+            sentence at all. `right_4`, say, is the mean probability of the right answer for facts
+            told 4 to 7 times. `least` is the least excess at any look.
 Against     Set beforehand. Falsehoods follow the missing mass if, in the state of least excess,
             they are between half of it and twice it, for each n, in the mean over seeds.
 
@@ -53,6 +54,7 @@ class Found:
     single: float
     false: float
     about_told: float
+    nonsense: float
     unseen: float
     lucky: float
     miscalibration: float

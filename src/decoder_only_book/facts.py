@@ -3,7 +3,7 @@
 The lesson, its laboratory and the trials `made_up`, `first_sight` and `looked_up` share these runs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 import torch
 from jaxtyping import Float, Int
@@ -150,16 +150,17 @@ def weigh(world: FactWorld, model: GPT, counts: Int[Tensor, "_ _"]) -> dict[str,
 
 
 def remembered(
-    seed: int, *, steps: int = 304
+    seed: int, *, steps: int = 304, moments: Container[int] = range(305)
 ) -> Iterator[tuple[int, str, Float[Tensor, "_ v"], Int[Tensor, "_"]]]:
     """Four groups of 32 facts are slipped into a stream that never tells them again.
 
     Args:
         seed: of the world, the stream and the model.
         steps: at most 320.
+        moments: when it is asked, in steps after the first sight.
 
     Yields:
-        From the first sight on, at every step and for every group: steps since then, the group, the
+        At every moment and for every group: steps since the first sight, the group, the
         log-probabilities of all answers, and the right answers.
     """
     world, generator = FactWorld(256, seed=seed), seeded(seed)
@@ -174,7 +175,7 @@ def remembered(
     model = small_model(world.vocab_size, generator)
     path = learn(model, lambda step: world.sentences(stream[step]), steps=steps)
     for step, model in path:
-        for name, facts in groups.items() if step >= FIRST_SIGHT else ():
+        for name, facts in groups.items() if step - FIRST_SIGHT in moments else ():
             right = world.sentences(facts)[:, -1]
             yield step - FIRST_SIGHT, name, world.ask(model, facts=facts), right
 
