@@ -17,7 +17,7 @@ ARMS = {
 def test_every_arm_has_its_best_rate_and_fresh_seeds(name):
     runs = load_runs(name)
     if "steps" in runs.dtype.names:
-        runs = runs[runs["steps"] == runs["steps"].min()]
+        runs = runs[runs["steps"] == 300]
     seeds = {tuple(fresh["seed"]) for fresh in check_rates(runs, ARMS[name])}
     assert len(seeds) == 1, "the arms are paired"
     assert len(seeds.pop()) >= 3

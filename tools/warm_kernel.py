@@ -4,7 +4,8 @@
     python tools/warm_kernel.py start SOCKET CONNECTION    what Jupyter starts in a kernel's place
 
 Importing PyTorch and Matplotlib takes three seconds of a processor, and every notebook begins with
-it. A server imports both and computes nothing. For each kernel it forks, and the child becomes an
+it. The first optimizer of a notebook imports PyTorch's compiler, which takes two more. A
+server imports all of them and computes nothing. For each kernel it forks, and the child becomes an
 ordinary kernel with the folder, the environment and the connection file that it was given. The
 process that Jupyter knows waits for that child, hands signals on, and ends with it.
 
@@ -25,7 +26,8 @@ def serve(path: str) -> None:
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     import ipykernel.kernelapp  # noqa: F401
     import matplotlib.pyplot  # noqa: F401
-    import torch  # noqa: F401
+    import torch
+    import torch._dynamo  # noqa: F401
 
     parent = os.getppid()
     children: dict[int, socket.socket] = {}

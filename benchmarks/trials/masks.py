@@ -1,6 +1,6 @@
 """What does a model learn that may look ahead?
 
-    python benchmarks/trials/masks.py rates seeds longer
+    python benchmarks/trials/masks.py rates seeds longer shorter
 
 The models of `scaling_of_scores`, from GPT-2's start and with divided scores, learn the stories of
 the hamlet.
@@ -10,6 +10,7 @@ Arms        A mask. Causal; none, so that every position sees the whole row; and
 Fixed       300 steps of AdamW. Stories are running text, in rows of 128 tokens that begin anywhere.
 Rates       Halved and doubled until the best loss is between two others, with seed 0.
 Seeds       Four fresh ones; two where a run is four times as long.
+Shorter     30 steps with seed 1, at one rate: rows that a chapter can make again while it is read.
 Measured    `loss`: the mean over all positions of a row, as in training. `loss_as_used`: that of
             the last position of a row alone. There, as when text is written, no later token is
             in sight.
@@ -138,5 +139,16 @@ def longer() -> Iterator[list[Run]]:
     ]
 
 
+def shorter() -> Iterator[list[Run]]:
+    """A tenth of the steps, at the rate that the search begins with."""
+    yield [replace(arm, steps=30, seed=TRIAL.seeds[0]) for arm in ARMS]
+
+
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, longer=longer)
+    TRIAL.main(
+        measure,
+        rates=TRIAL.search,
+        seeds=TRIAL.repeat,
+        longer=longer,
+        shorter=shorter,
+    )

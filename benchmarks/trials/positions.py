@@ -1,6 +1,6 @@
 """What is a positional encoding worth to a language model, within its trained length and beyond?
 
-    python benchmarks/trials/positions.py rates seeds longer_rates longer
+    python benchmarks/trials/positions.py rates seeds longer_rates longer shorter
 
 Models learn stories as running text, in rows of S = 64 tokens.
 
@@ -14,6 +14,8 @@ Fixed       300 steps of Muon. `longer` takes six arms through four times the st
 Rates       Halved and doubled until the best is between two others, with seed 0, by `inside`.
             `longer_rates` searches anew from there, since longer training wants smaller steps.
 Seeds       Three fresh ones.
+Shorter     80 steps with seed 1, at the best rates: rows that a chapter can make again while it is
+            read.
 Measured    Losses in nats per token, all over the same tokens of held-out stories: the last 3 S of
             windows of 4 S. `inside` predicts each from the S / 2 to S tokens before it, so that no
             position is new. `twice` and `four` predict from the beginning of the window, for
@@ -121,6 +123,15 @@ def longer_rates() -> Iterator[list[Run]]:
 def longer() -> Iterator[list[Run]]:
     """These six at their best rates, from three fresh seeds."""
     yield from TRIAL.repeat(LONGER)
+
+
+def shorter() -> Iterator[list[Run]]:
+    """80 steps at the best rates of 300; what rotary models are asked besides takes too long."""
+    yield [
+        replace(run, steps=80, seed=TRIAL.seeds[0])
+        for run in map(TRIAL.best, ARMS)
+        if run.positions != "rotary"
+    ]
 
 
 def place(model: GPT, run: Run) -> None:
@@ -295,4 +306,5 @@ if __name__ == "__main__":
         seeds=TRIAL.repeat,
         longer_rates=longer_rates,
         longer=longer,
+        shorter=shorter,
     )
