@@ -600,9 +600,10 @@ def test_whatever_the_prompt_the_text_begins_with_it(tokenizer, prompt, temperat
     drawing = {"max_new_tokens": n, "temperature": temperature}
     for from_start in (True, False):
         drawing["from_start"] = from_start
-        [text] = write(model, tokenizer, prompt, **drawing, generator=seeded(0))
+        with unchecked():  # what is annotated is checked in the tests around this one
+            [text] = write(model, tokenizer, prompt, **drawing, generator=seeded(0))
+            pieces = [*stream(model, tokenizer, prompt, **drawing, generator=seeded(0))]
         assert text.startswith(prompt)
-        pieces = stream(model, tokenizer, prompt, **drawing, generator=seeded(0))
         assert "".join(pieces) == text
 
 
