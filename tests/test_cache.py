@@ -1,18 +1,18 @@
 """The key-value cache: what generation keeps equals what it would compute again."""
 
 import math
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 
+import pool
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ladder import SIZES, VARIANTS, build, compare, random_ids, unchecked
+from ladder import SIZES, VARIANTS, V, build, compare, random_ids, unchecked
 
+from decoder_only import GPT, GPTConfig
 from decoder_only.model.attention import attend, attention_mask
 from decoder_only.model.cache import CachePosition, KeyValueCache
 
@@ -277,51 +277,56 @@ def test_a_cache_longer_than_learned_positions_is_refused():
 
 # -------------------------------------------------------------------------------------- compilation
 
-# In a process of its own: run-time checks of annotations cannot be compiled.
-DECODE = """
-import torch
-from torch._dynamo.testing import CompileCounter
-from torch._dynamo.utils import counters
-from decoder_only import GPT, GPTConfig
-
-variants = {
-    "gpt2": dict(),
-    "modern": dict(positions="rotary", norm="rms", qk_norm=True, n_kv_heads=2, soft_cap=5.0),
-    "windows": dict(positions="rotary", windows=(None, 8), activation="swiglu", bias=False),
-    "rings": dict(positions="none", windows=(8, 3), tied=False),
-    "padded": dict(positions="rotary", windows=(None, 8)),
+# What they have between them is all that makes a graph another one: a cache that is never full and
+# one that is a ring, alone and together, with padding and without. The options that change no cache
+# are compiled in tests/test_model.py. A count that was fixed in a graph would show at the second
+# step and a ring's turn at the fourth.
+COMPILED = {
+    "gpt2": {"n_layers": 1},
+    "rings": {"n_layers": 1, "positions": "none", "windows": (3,), "tied": False},
+    "padded": {
+        "n_layers": 2,
+        "positions": "rotary",
+        "norm": "rms",
+        "qk_norm": True,
+        "n_kv_heads": 2,
+        "soft_cap": 5.0,
+        "activation": "swiglu",
+        "bias": False,
+        "windows": (None, 3),
+    },
 }
-ids = torch.randint(19, (2, 80), generator=torch.Generator().manual_seed(0))
 
 
 @torch.no_grad()
-def decode(settings, padding):
-    shape = dict(vocab_size=19, context_length=256, d_model=16, n_layers=2, n_heads=4)
-    model = GPT(GPTConfig(**shape, **settings), generator=torch.Generator().manual_seed(0))
+def decoded_by_two_graphs(name: str) -> None:
+    """In another process: run-time checks of annotations cannot be compiled."""
+    from torch._dynamo.testing import CompileCounter
+    from torch._dynamo.utils import counters
+
+    shape = {"vocab_size": V, "context_length": 64, "d_model": 16, "n_heads": 4}
+    config = GPTConfig(**shape, **COMPILED[name])
+    model = GPT(config, generator=torch.Generator().manual_seed(0))
     for parameter in model.eval().double().parameters():
         parameter.mul_(10 if parameter.ndim == 2 else 1)
-    cache = model.new_cache(2, padding=padding)
-    expected = [model(p, cache, last_only=True) for p in ids.split([16, *[1] * 64], 1)]
+    padding = torch.tensor([0, 2]) if name == "padded" else None
+    ids, cache = random_ids(length=16), model.new_cache(2, padding=padding)
+    pieces = ids.split([5, *[1] * 11], dim=1)
+    expected = [model(piece, cache, last_only=True) for piece in pieces]
     torch._dynamo.reset()
     counters.clear()
     counter = CompileCounter()
     compiled = torch.compile(model, backend=counter, fullgraph=True)
-    for repeat, length in enumerate((64, 8)):  # another text needs no other graph
+    for repeat in range(2):  # another text needs no other graph
         cache = model.new_cache(2, padding=padding)
-        for i in range(length):
-            new = ids[:, :16] if i == 0 else ids[:, 15 + i : 16 + i]
-            found = compiled(new, cache, last_only=True)
+        for i, piece in enumerate(pieces):
+            found = compiled(piece, cache, last_only=True)
             torch.testing.assert_close(found, expected[i], rtol=1e-9, atol=1e-9)
             # One graph for the prompt, one for the step, and nothing is compiled again.
             assert counter.frame_count == (1 if repeat == i == 0 else 2), (repeat, i)
     assert not counters["graph_break"]
 
 
-for name, settings in variants.items():
-    decode(settings, torch.tensor([0, 5]) if name == "padded" else None)
-"""
-
-
-def test_sixty_tokens_take_one_graph_for_the_prompt_and_one_for_the_step():
-    run = subprocess.run([sys.executable, "-c", DECODE], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_text_takes_one_graph_for_the_prompt_and_one_for_the_step(name):
+    pool.call("test_cache:decoded_by_two_graphs", name)

@@ -179,11 +179,15 @@ def test_a_run_of_two_goes_on_alone_and_the_reverse(tmp_path, alone, strategy):
     assert checkpoint.load(run).step == 12
 
 
+def trained_as_the_only_one(environment: dict[str, str], run: str) -> None:
+    os.environ.update(environment)  # which the pool takes back
+    trained(run, "ddp", 0, {})
+
+
 def test_one_process_under_torchrun_is_as_good_as_alone(tmp_path, alone):
     run = begun(tmp_path / "run")
-    script = "import sys; from test_distributed import trained; "
-    script += "trained(sys.argv[1], 'ddp', 0, {})"
-    launched(script, str(run), n_processes=1)
+    with pool.world(1) as [environment]:
+        pool.call("test_distributed:trained_as_the_only_one", environment, str(run))
     assert_same_end(run, alone)
 
 

@@ -600,9 +600,10 @@ def test_whatever_the_prompt_the_text_begins_with_it(tokenizer, prompt, temperat
     drawing = {"max_new_tokens": n, "temperature": temperature}
     for from_start in (True, False):
         drawing["from_start"] = from_start
-        [text] = write(model, tokenizer, prompt, **drawing, generator=seeded(0))
+        with unchecked():  # what is annotated is checked in the tests around this one
+            [text] = write(model, tokenizer, prompt, **drawing, generator=seeded(0))
+            pieces = [*stream(model, tokenizer, prompt, **drawing, generator=seeded(0))]
         assert text.startswith(prompt)
-        pieces = stream(model, tokenizer, prompt, **drawing, generator=seeded(0))
         assert "".join(pieces) == text
 
 
@@ -620,9 +621,9 @@ def test_words_that_merge_are_spelled_whole_and_the_budget_begins_behind_them(
 ):
     """A model may spell them in more tokens than the tokenizer would; texts differ in how many."""
     model, tokenizer = storyteller.model, storyteller.tokenizer
-    for seed in range(12):
-        drawing = {"max_new_tokens": n, "temperature": 1.5, "generator": seeded(seed)}
-        for text in write(model, tokenizer, prompt, count=8, **drawing):
+    drawing = {"max_new_tokens": n, "temperature": 1.5, "generator": seeded(0)}
+    with unchecked():  # a large model; what is annotated is checked of small ones
+        for text in write(model, tokenizer, prompt, count=96, **drawing):
             assert text.startswith(prompt)
             behind = tokenizer.encode(text[len(prompt) :])
             # The token that ends the word may run over its end.
@@ -690,15 +691,16 @@ def generated_by_one_graph() -> None:
 
     torch._dynamo.reset()
     counter = CompileCounter()
-    model = tiny(context_length=400, n_layers=2, positions="rotary").double()
+    model = tiny(context_length=400, positions="rotary").double()
     with mock.patch.object(torch, "compile", partial(torch.compile, backend=counter)):
-        # Neither the text nor its length matters.
+        # Neither the text nor its length matters; a count that was fixed in a graph would show at
+        # the second token.
         for prompt in ([[1, 2, 3]], [[4, 5, 6, 7, 8]]):
             found = [
                 generate(
                     model,
                     torch.tensor(prompt),
-                    max_new_tokens=200,
+                    max_new_tokens=20,
                     compile=is_compiled,
                     generator=seeded(1),
                 )
@@ -723,7 +725,7 @@ def test_what_cannot_be_compiled_is_written_all_the_same(monkeypatch):
     assert torch.equal(found, generate(model, ids, **settings))
 
 
-def test_two_hundred_tokens_are_generated_by_one_compiled_graph():
+def test_all_tokens_are_generated_by_one_compiled_graph():
     pool.call("test_generation:generated_by_one_graph")
 
 

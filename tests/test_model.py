@@ -748,17 +748,23 @@ def equals_eager_in_cpp(*variants: dict) -> None:
     from torch._inductor import config
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    with config.patch({"cpp.simdlen": pick_vec_isa().bit_width()}):
-        compiled_equals_eager("inductor", 1, *variants)
+    # One file of C++ after the other: else processes that each import PyTorch compile them.
+    settings = {"cpp.simdlen": pick_vec_isa().bit_width(), "compile_threads": 1}
+    with config.patch(settings):
+        compiled_equals_eager("inductor", *variants)
 
 
-def compiled_equals_eager(backend: str, n_layers: int, *variants: dict) -> None:
-    """In another process: run-time checks of annotations cannot be compiled."""
+def compiled_equals_eager(backend: str, *variants: dict) -> None:
+    """In another process: run-time checks of annotations cannot be compiled.
+
+    A block is traced anew for each layer, which takes most of the time. The models have one, or two
+    where they say so.
+    """
     sizes = {"vocab_size": 19, "context_length": 7, "d_model": 24, "n_heads": 4}
     ids = random_ids(2, 8)
     for settings in variants:
         torch._dynamo.reset()
-        config = GPTConfig(**sizes, n_layers=n_layers, **settings)
+        config = GPTConfig(**sizes, **{"n_layers": 1} | settings)
         eager = GPT(config, generator=torch.Generator().manual_seed(0))
         twin = copy.deepcopy(eager)
         compiled = torch.compile(twin, backend=backend, fullgraph=True)
@@ -783,8 +789,8 @@ def compiled_equals_eager(backend: str, n_layers: int, *variants: dict) -> None:
 
 def test_compiled_models_equal_eager_and_stay_tied():
     """Traced and differentiated ahead of time as one graph, three steps of training long."""
-    variants = ({}, MODERN, OLD)
-    pool.call("test_model:compiled_equals_eager", "aot_eager", 2, *variants)
+    variants = ({}, MODERN | {"n_layers": 2}, OLD)  # with both of its windows
+    pool.call("test_model:compiled_equals_eager", "aot_eager", *variants)
 
 
 @pytest.mark.skipif(
@@ -801,8 +807,8 @@ class Loss(nn.Module):
         self, *, sliced: bool = False, recompute: bool = False, **settings: object
     ) -> None:
         super().__init__()
-        sizes = {"vocab_size": 19, "context_length": 16, "d_model": 192, "n_layers": 2}
-        self.model = GPT(GPTConfig(**sizes, n_heads=4, **settings))
+        sizes = {"vocab_size": 19, "context_length": 16, "d_model": 192, "n_heads": 4}
+        self.model = GPT(GPTConfig(**sizes, **{"n_layers": 1} | settings))
         self.sliced, self.model.recompute = sliced, recompute
 
     def forward(self, ids):
@@ -828,16 +834,17 @@ def n_graphs(loss: nn.Module, wrap=lambda compiled: compiled) -> int:
 
 
 def graphs_of_training(folder: str) -> None:
-    windows = {"windows": (None, 4), "positions": "rotary", "dropout": 0.1}
+    windows = {"windows": (4,), "positions": "rotary", "dropout": 0.1}
+    both = windows | {"windows": (None, 4), "n_layers": 2}
     assert n_graphs(Loss()) == 1
-    assert n_graphs(Loss(recompute=True, **windows)) == 1
+    assert n_graphs(Loss(recompute=True, **both)) == 1
     assert n_graphs(Loss(sliced=True, recompute=True, tied=False, soft_cap=5.0)) == 1
     store = Path(folder, "store").as_uri()
     dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
     try:
         # Dynamo cuts a graph where DDP's buckets end, so that the first are averaged while the
         # others are still being computed. Told not to, it makes one graph here too.
-        assert n_graphs(Loss(), DistributedDataParallel) > 1
+        assert n_graphs(Loss(n_layers=2), DistributedDataParallel) > 1
         with torch._dynamo.config.patch(optimize_ddp=False):
             assert n_graphs(Loss(), DistributedDataParallel) == 1
             loss = Loss(sliced=True, recompute=True, **windows)

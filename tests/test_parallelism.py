@@ -307,8 +307,13 @@ def test_bytes_held_for_backward_are_those_of_the_formula(few_objects, n, way):
 # ------------------------------------------------------------------------- the batch, the state
 
 
-def ten_steps(step, model) -> list[float]:
-    return [step(model, *batch(seed)).item() for seed in range(10)]
+# In the first a wrong gradient shows, in the second a wrong state of the optimizer, and in the
+# third what a step leaves behind.
+STEPS = 3
+
+
+def some_steps(step, model) -> list[float]:
+    return [step(model, *batch(seed)).item() for seed in range(STEPS)]
 
 
 SHALLOW = {"n_layers": 1, "bias": False}  # fewer parameters, hence fewer messages
@@ -326,7 +331,7 @@ def one_device(**shape) -> tuple[list[float], dict[str, Tensor]]:
         optimizer.step()
         return loss
 
-    return ten_steps(step, model), model.state_dict()
+    return some_steps(step, model), model.state_dict()
 
 
 def by_tensor(group: Group, *, sequence: bool = False):
@@ -340,7 +345,7 @@ def by_tensor(group: Group, *, sequence: bool = False):
         optimizer.step()
         return loss
 
-    return ten_steps(step, model), model.whole()
+    return some_steps(step, model), model.whole()
 
 
 def by_data(group: Group, *, bucket_bytes: int = 500, micro_batches: int = 1):
@@ -369,7 +374,7 @@ def by_data(group: Group, *, bucket_bytes: int = 500, micro_batches: int = 1):
         optimizer.step()
         return group.all_reduce(total + loss.detach()) / group.size
 
-    return ten_steps(step, model), model.state_dict()
+    return some_steps(step, model), model.state_dict()
 
 
 def by_state(group: Group, *, stage: int):
@@ -387,7 +392,7 @@ def by_state(group: Group, *, stage: int):
         optimizer.step()
         return group.all_reduce(total) / group.size
 
-    return ten_steps(step, model), model.state_dict()
+    return some_steps(step, model), model.state_dict()
 
 
 def fully(group: Group):
@@ -401,7 +406,7 @@ def fully(group: Group):
         optimizer.step()
         return group.all_reduce(loss.detach()) / group.size
 
-    return ten_steps(step, model), model.whole()
+    return some_steps(step, model), model.whole()
 
 
 def on_a_grid(group: Group):
@@ -419,7 +424,7 @@ def on_a_grid(group: Group):
         optimizer.step()
         return outer.all_reduce(loss.detach()) / outer.size
 
-    return ten_steps(step, model), model.whole()
+    return some_steps(step, model), model.whole()
 
 
 def in_stages(group: Group, *, order):
@@ -427,7 +432,7 @@ def in_stages(group: Group, *, order):
     model = make(**DEEP)
     stage = Stage(model, group.rank, group.size)
     optimizer, losses = adamw(stage.parameters()), []
-    for seed in range(10):
+    for seed in range(STEPS):
         ids, targets = (x.chunk(2) for x in batch(seed))
 
         def loss_function(logits, m, targets=targets):
@@ -443,7 +448,7 @@ def in_stages(group: Group, *, order):
 
 
 def by_pytorch(group: Group, *, way: str):
-    batches = [batch(seed) for seed in range(10)]
+    batches = [batch(seed) for seed in range(STEPS)]
     return train_with_pytorch(group, make(**SHALLOW), batches, adamw, way=way)
 
 
@@ -514,14 +519,14 @@ def assert_same_run(found, truth):
         if way not in PIPELINES
     ],
 )
-def test_ten_steps_on_many_devices_end_where_one_does(found_by, truth, n, way):
+def test_steps_on_many_devices_end_where_one_does(found_by, truth, n, way):
     for found in found_by[n]:
         assert_same_run(found[way], truth)
 
 
 @every_size
 @pytest.mark.parametrize("order", PIPELINES)
-def test_ten_steps_in_stages_end_where_one_device_does(found_by, n, order):
+def test_steps_in_stages_end_where_one_device_does(found_by, n, order):
     found = [each[order] for each in found_by[n]]
     weights = [weight for _, held in found for weight in held.items()]
     assert len(weights) == len(dict(weights)), "no two stages hold the same"
@@ -536,7 +541,7 @@ def test_micro_batches_are_summed_before_anything_is_sent(truth):
     for found, n_calls in launch(run, 2):
         assert_same_run(found, truth)
         # The first device's values; then per step one bucket, and the loss.
-        assert n_calls == 1 + 10 * 2
+        assert n_calls == 1 + STEPS * 2
 
 
 def test_all_begin_with_the_weights_of_the_first():

@@ -159,42 +159,54 @@ def test_how_often_it_is_looked_at_may_change(tmp_path, whole):
 # ------------------------------------------------------------------------------------- killing
 
 SCRIPT = """
-import sys
+import os, sys
 sys.path.insert(0, {tests!r})
 import torch
 torch.set_num_threads(1)
 from test_resume import begin, go
 from pathlib import Path
 run = Path(sys.argv[1])
-if not run.exists():
-    begin(run)
-print("ready", flush=True)
-go(run, steps=int(sys.argv[2]), save_every=1)
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        if not run.exists():
+            begin(run)
+        print(os.getpid(), flush=True)
+        go(run, steps=int(sys.argv[2]), save_every=1)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
 def kill_again_and_again(run: Path, *, n_kills: int, n_steps: int, seed: int) -> int:
     """Train in a process of its own, kill it with SIGKILL at random moments, and begin anew.
 
-    Every step is saved, so that most moments lie within a save. Returns the number of kills.
+    Every step is saved, so that most moments lie within a save. Each is a copy of one process that
+    has imported everything and has trained nothing. Returns the number of kills.
     """
     rng, killed = random.Random(seed), 0
     script = SCRIPT.format(tests=str(Path(__file__).parent))
-    while True:
-        child = subprocess.Popen(
-            [sys.executable, "-c", script, str(run), str(n_steps)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        child.stdout.readline()
-        if killed < n_kills:
-            time.sleep(rng.uniform(0.0, 0.4))
-            child.send_signal(signal.SIGKILL)
-        _, errors = child.communicate()
-        if child.returncode == 0:
-            return killed
-        assert child.returncode == -signal.SIGKILL, errors.decode()
-        killed += 1
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(run), str(n_steps)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        while True:
+            print("train", file=parent.stdin, flush=True)
+            child = int(parent.stdout.readline())
+            if killed < n_kills:
+                time.sleep(rng.uniform(0.0, 0.4))
+                os.kill(child, signal.SIGKILL)
+            code = int(parent.stdout.readline())
+            if code == 0:
+                parent.stdin.close()
+                return killed
+            if code != -signal.SIGKILL:
+                parent.kill()
+            assert code == -signal.SIGKILL, parent.stderr.read()
+            killed += 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no SIGKILL")

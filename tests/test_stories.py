@@ -74,7 +74,7 @@ def test_reading_finds_the_probability_that_writing_recorded(
 ):
     language = StoryLanguage(seed=seed, n_characters=n_characters, exponent=exponent)
     rng = Random(seed)
-    for _ in range(1000):
+    for _ in range(400):
         story = language.sample(rng)
         assert language.log_prob(story.text) == story.log_prob, story.text
 
@@ -137,6 +137,8 @@ def test_every_rule_is_told_in_some_story(size, monkeypatch):
     rng = Random(3)
     for _ in range(2000):
         language.sample(rng)
+        if told == set(language.grammar.rules):
+            break
     assert told == set(language.grammar.rules)
 
 
@@ -383,7 +385,7 @@ def test_each_corruption_of_a_character_is_rejected_or_is_another_story(
     letters = "abcdefghijklmnopqrstuvwxyzABCXYZ .,!?\"'-\n"
     for story in drawn[:6]:
         text = story.text
-        for at in range(len(text)):
+        for at in range(rng.randrange(3), len(text), 3):
             letter = letters[int(rng.random() * len(letters))]
             for wrong in (
                 text[:at] + letter + text[at + 1 :],

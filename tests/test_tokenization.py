@@ -403,8 +403,7 @@ def test_long_words_take_no_long_time(tokenizer, unchecked):
 # --------------------------------------------------------------------------------------------------
 
 
-@given(text=texts)
-@settings(max_examples=500)
+@given(text=texts)  # fewer, since the next test tries the same with other merges
 def test_encoding_equals_tiktoken(tokenizer, bytes_only, text):
     for ours in (tokenizer, bytes_only):
         assert ours.encode(text) == ours.to_tiktoken().encode_ordinary(text)
@@ -422,7 +421,6 @@ def test_encoding_equals_tiktoken_for_any_trained_merges(training, text, data):
 
 @needs_gpt2
 @given(text=texts)
-@settings(max_examples=300)
 def test_encoding_equals_gpt2(gpt2, text):
     assert gpt2.encode(text) == tiktoken.get_encoding("gpt2").encode_ordinary(text)
     assert gpt2.decode(gpt2.encode(text)) == text
@@ -979,7 +977,7 @@ def bomb(kind):
         return [[97, 97], *([256 + i, 256 + i] for i in range(40))]
     return [
         [98, 97],
-        *([256 + i, 97] for i in range(5000)),
+        *([256 + i, 97] for i in range(1000)),
     ]  # each by one letter longer
 
 
