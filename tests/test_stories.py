@@ -445,6 +445,7 @@ def test_surprisal_is_spread_over_the_characters(language, drawn):
         assert len(nats) == len(story.text)
         assert math.fsum(nats) == pytest.approx(-story.log_prob, abs=1e-9)
         assert min(nats) > -1e-9
+        assert language.surprisal(story.text, first=80) == nats[:80]
     with pytest.raises(ValueError, match="not a story of this language"):
         language.surprisal(story.text[:-1])
 

@@ -1,6 +1,6 @@
 """How the learning rate should rise and fall: schedules compared, and what warm-up does.
 
-    python benchmarks/trials/schedules.py shapes muon cap longer
+    python benchmarks/trials/schedules.py shapes muon cap longer short
 
 Models of chapter 9 learn the openings of stories as in `updates.py`, which has the arms with a
 cosine of 200 steps, too. Eight rows a step, no clipping, no decay of weights.
@@ -12,6 +12,8 @@ Arms        `shapes`: after 20 steps of warm-up, AdamW's rates stay (`constant`)
             `muon`: the same two for Muon.
             `cap`: AdamW at one rate for all weights, a cosine, no warm-up, and each matrix's step
             cut down to at most 0.3 times the rate (root mean square) in the first 30 steps.
+            `short`: cosine and stable-decay in 40 steps, for both rules at their rates of 200
+            steps, with one seed. The laboratory makes two of these again.
 Rates       One for the matrices, one for the embedding and the norms. Each is halved and doubled
             with seed 0 until both are between two others. In `cap` both are the same.
 Seeds       Five fresh ones for `shapes` and `muon`, three for the others.
@@ -104,6 +106,11 @@ def muon() -> Iterator[list[Run]]:
     yield from tuned(BY_MUON)
 
 
+def short() -> Iterator[list[Run]]:
+    """Runs of 40 steps, of which the laboratory makes two again."""
+    yield [replace(TRIAL.best(each), steps=40, seed=1) for each in (*TWO, *BY_MUON)]
+
+
 def cap() -> Iterator[list[Run]]:
     """Short first steps in the place of a warm-up, one rate for all weights."""
     tried = {x: y for (x, z), y in TRIAL.scores(CAPPED).items() if x == z}
@@ -170,4 +177,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, shapes=shapes, muon=muon, cap=cap, longer=longer)
+    TRIAL.main(measure, shapes=shapes, muon=muon, cap=cap, longer=longer, short=short)

@@ -154,6 +154,9 @@ def leads(nodes: Sequence[Any], memory: Memory) -> Iterator[tuple[str, float]]:
         yield begin, 1.0
         return
     for _, body, p in choice.alternatives(memory):
+        if len(body) == 1 and type(body[0]) is str:  # a word of a list, say: most are
+            yield begin + body[0], p
+            continue
         for text, probability in leads(body, memory):
             yield begin + text, p * probability
 
@@ -285,9 +288,10 @@ class Draw:
         self, memory: Memory
     ) -> Iterator[tuple[int, Sequence[Any], float]]:
         weights, used = self.odds(memory)
+        left = weights.total - sum(weights.weights[i] for i in used)
         for index, entry in enumerate(self.lexicon(memory).entries):
             if index not in used:
-                yield index, (entry[self.form],), weights.probability(index, used)
+                yield index, (entry[self.form],), weights.weights[index] / left
 
 
 class Known:

@@ -260,23 +260,26 @@ class StoryLanguage:
         log_prob = reader.log_prob if whole else -math.inf
         return Explanation(text, whole, log_prob, reader.at, ())
 
-    def surprisal(self, text: str) -> list[float]:
+    def surprisal(self, text: str, *, first: int | None = None) -> list[float]:
         """-log P(character | the text before it) in nats, for each character of a story.
 
         They add up to `-log_prob(text)`: this is the loss that a perfect model of characters
         would have, one by one. Added up over the characters of a token, it is a token's.
 
+        Args:
+            first: how many characters are asked for, which is quicker; None for all.
+
         Raises:
             ValueError: the text is not a story.
         """
-        meter = _Meter(text)
+        meter = _Meter(text, len(text) if first is None else first)
         try:
             tell(self._story, meter, {})
         except Departure:
             meter.at = -1
         if meter.at != len(text):
             raise ValueError(f"not a story of this language.\n{self.explain(text)}")
-        return meter.nats
+        return meter.nats[:first]
 
     # ------------------------------------------------------------------------------ the floor
 
@@ -367,15 +370,23 @@ class _Meter(Reader):
     for the rise, in logarithms, that it brings.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, n_asked: int) -> None:
         super().__init__(text)
-        self.nats = [0.0] * len(text)
+        self.nats, self.n_asked = [0.0] * len(text), n_asked
 
     def choose(self, choice: Any, memory: Memory) -> int:
         index = super().choose(choice, memory)
+        if self.at >= self.n_asked:
+            return index
         mine: list[tuple[str, float]] = []
         rivals: list[tuple[str, float]] = []
+        letter = self.text[self.at : self.at + 1]
         for _, body, p in choice.alternatives(memory):
+            if body and type(body[0]) is str and body[0][:1] not in ("", letter):
+                rivals.append(
+                    (body[0], p)
+                )  # however it goes on, this letter rules it out
+                continue
             begun = [(lead, p * p_lead) for lead, p_lead in leads(body, memory)]
             taken = any(self.text.startswith(lead, self.at) for lead, _ in begun)
             (mine if taken else rivals).extend(begun)
