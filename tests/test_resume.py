@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -197,8 +197,15 @@ def kill_again_and_again(run: Path, *, n_kills: int, n_steps: int, seed: int) ->
             print("train", file=parent.stdin, flush=True)
             child = int(parent.stdout.readline())
             if killed < n_kills:
+                # Every other one only after a save, which a busy machine takes long to reach.
+                before, end = sorted(run.glob("state-*")), time.monotonic() + 20
+                while killed % 2 == 0 and time.monotonic() < end:
+                    if sorted(run.glob("state-*")) != before:
+                        break
+                    time.sleep(0.005)
                 time.sleep(rng.uniform(0.0, 0.4))
-                os.kill(child, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it came to its end before
+                    os.kill(child, signal.SIGKILL)
             code = int(parent.stdout.readline())
             if code == 0:
                 parent.stdin.close()
