@@ -6,6 +6,7 @@ The solutions are those of `answers`, as a reader would write them.
 import importlib.util
 import json
 import linecache
+import math
 import subprocess
 import sys
 from itertools import count
@@ -159,7 +160,7 @@ def test_reading_has_no_code_and_nothing_that_only_the_book_shows():
 
 
 def test_parts_from_several_workbooks_write_a_story(capsys):
-    for number in ("01", "02", "03", "04", "05", "07"):
+    for number in ("01", "02", "03", "04", "05", "06", "07"):
         executed(filled(sources(stored()[number])), {})
     progress._functions.clear()  # another kernel
     names = {}
@@ -173,6 +174,8 @@ def test_parts_from_several_workbooks_write_a_story(capsys):
         "4.1",
         "4.2",
         "5.2",
+        "5.6",
+        "6.6",
         "7.1",
         "8.1",
         "8.2",
@@ -196,6 +199,21 @@ def test_a_wrong_part_changes_the_story(capsys):
         "3.2 attention with a mask: the book's, until yours passes in workbook 3" in out
     )
     assert "difference from the package: 0.000" not in out
+
+
+def test_a_function_is_kept_with_the_readers_own_that_it_calls(capsys):
+    cells = [
+        "def softmax(x):\n    return x.softmax(dim=1)",
+        "def scored(query, key, sees):\n    scores = query @ key.T / math.sqrt(len(key.T))\n"
+        "    return softmax(scores.masked_fill(~sees, -math.inf))",
+        "def attend(query, key, value, sees):\n    return scored(query, key, sees) @ value",
+        'check("3.2", attend)',
+    ]
+    names = {"check": progress.check, "math": math}
+    executed(cells, names)
+    progress._functions.clear()
+    assert progress.own("3.2") is not ATTEND
+    assert "yours" in capsys.readouterr().out
 
 
 def test_a_function_that_needs_another_cell_is_not_taken(capsys):

@@ -118,11 +118,32 @@ def progress(folder: Path | None = None) -> None:
 
 
 def _source(answer: object) -> str:
-    """A function's source; nothing for a number, or where Python has not kept it."""
+    """A function's source, after that of the reader's other functions which it calls.
+
+    Nothing for a number, or where Python has not kept the source.
+    """
+    if not callable(answer):
+        return ""
+    sources: dict[Callable, str] = {}
+
+    def gather(function: Callable) -> None:
+        if function in sources:
+            return
+        sources[function] = ""  # a function may call itself
+        text = textwrap.dedent(inspect.getsource(function))
+        known = getattr(function, "__globals__", {})
+        for name in re.findall(r"[A-Za-z_]\w*", text):
+            other = known.get(name)
+            if inspect.isfunction(other) and other.__globals__ is known:
+                gather(other)
+        del sources[function]
+        sources[function] = text
+
     try:
-        return textwrap.dedent(inspect.getsource(answer)) if callable(answer) else ""
+        gather(answer)
     except (OSError, TypeError):
         return ""
+    return "\n".join(sources.values())
 
 
 def _restored(number: str) -> Callable | None:
@@ -134,13 +155,13 @@ def _restored(number: str) -> Callable | None:
         return None
     if number not in kept:
         return None
-    found = re.search(r"^(?:def|class) (\w+)", kept[number], re.MULTILINE)
+    found = re.findall(r"^(?:def|class) (\w+)", kept[number], re.MULTILINE)
     names = {"math": math, "torch": torch, "F": F}
     try:
         if not found:
             raise ValueError("it is no def")
         exec(kept[number], names)
-        function = names[found[1]]
+        function = names[found[-1]]  # those that it calls come before it
         verdict = exercises.check(number, function)
         if verdict.right:
             return function

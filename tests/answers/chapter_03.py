@@ -40,6 +40,7 @@ WRONG = {
     "3.1": [
         ("scores - scores.amax(dim=-1, keepdim=True)", "scores", "overflow"),
         ("dim=-1", "dim=0", "first dimension"),
+        ("scores.amax(dim=-1, keepdim=True)", "scores.max()", "each row's own"),
         ("scores.exp()", "2 ** scores", "base is 2"),
         ("powers.sum(dim=-1, keepdim=True)", "powers.sum()", "sum of all rows"),
         (" / powers.sum(dim=-1, keepdim=True)", "", "not divided"),
@@ -56,6 +57,8 @@ WRONG = {
         ("math.sqrt(query.shape[1])", "query.shape[1]", "divided by K"),
         ("    scores = scores.masked_fill(~sees, -math.inf)\n", "", "not used"),
         ("~sees", "~sees.T", "turned round"),
+        ("~sees", "sees", "is inverted"),
+        ("~sees", "torch.ones_like(sees).triu(1)", "of your own"),
         ("scores.masked_fill(~sees, -math.inf)", "scores * sees", "still a weight"),
         ("query @ key.T", "key @ query.T", "transposed"),
         ("weights @ value", "weights @ key", "of the values"),

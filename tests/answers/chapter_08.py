@@ -66,6 +66,11 @@ WRONG = {
             "post-norm",
         ),
         ("return x + y", "pass", "returns nothing"),
+        (
+            "    x = x + attention(norm(x))\n    y = mlp(norm(x))",
+            "    x = norm(x)\n    x = x + attention(x)\n    y = mlp(x)",
+            "replaces the stream",
+        ),
     ],
     "8.2": [
         ("norm(x)", "x", "final norm"),

@@ -103,8 +103,9 @@ EXERCISES: dict[str, Exercise] = {
     ),
     "1.2": Write(
         title="counting pairs",
-        task="Count each pair of neighbours in `words`, a dict from tuples of ids to how often "
-        "the word occurs. Return a dict.",
+        task="`words` maps each word, a tuple of ids, to how often it occurs. Count each pair of "
+        "neighbours, overlaps included: (1, 1, 1) has the pair (1, 1) twice. Return a dict from "
+        "pairs to counts.",
         stub="def count_pairs(words):\n    ...",
         hints=(
             "Two loops: over the words, and over the places in a word.",
@@ -114,7 +115,7 @@ EXERCISES: dict[str, Exercise] = {
         reference=_count,
         cases={
             "two words": ({(1, 2, 1, 2): 3, (2, 1): 2},),
-            "a word of one id": ({(5,): 4, (1, 1, 1): 2},),
+            "a word of one id and the word 1 1 1": ({(5,): 4, (1, 1, 1): 2},),
         },
         wrong={
             "each word counts once; count it as often as it occurs": _count_wrongly(

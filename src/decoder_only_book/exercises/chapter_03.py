@@ -30,8 +30,12 @@ def _attend(
         scores = scores / query.shape[-1]
     elif mistake != "no root":
         scores = scores / math.sqrt(query.shape[-1])
+    if mistake == "inverted":
+        sees = ~sees
+    if mistake == "own mask":
+        sees = torch.ones_like(sees).tril()
     if mistake == "turned":
-        sees = ~sees | torch.eye(len(sees), dtype=torch.bool)
+        sees = sees.T
     if mistake == "zero":
         scores = scores * sees
     elif mistake not in ("no mask", "late"):
@@ -49,6 +53,13 @@ def _wrong(mistake: str):
 def _case(length: int, seed: int) -> tuple[Tensor, ...]:
     query, key, value = (_normal(length, 4, seed=seed + i) for i in range(3))
     return 2 * query, key, value, torch.ones(length, length).tril().bool()
+
+
+def _window(length: int, seed: int) -> tuple[Tensor, ...]:
+    """A mask that is not causal: one place back, and one ahead."""
+    *inputs, _ = _case(length, seed)
+    near = torch.ones(length, length).tril(1).triu(-1)
+    return *inputs, near.bool()
 
 
 _FAULTY = """\
@@ -76,6 +87,9 @@ EXERCISES: dict[str, Exercise] = {
             "a row": (torch.tensor([1.0, 1.0, 0.0]),),
             "two rows": (_normal(2, 3, seed=1),),
             "scores of 1,000": (torch.tensor([[1000.0, 999.0, 0.0]]),),
+            "a small row beside a large one": (
+                torch.tensor([[0.0, 1.0], [1000.0, 1001.0]]),
+            ),
         },
         wrong={
             "large scores overflow: subtract the largest of each row first": lambda x: (
@@ -91,6 +105,9 @@ EXERCISES: dict[str, Exercise] = {
             "each row has the right shift, but is divided by the sum of all rows": lambda x: (
                 (x - x.amax(-1, keepdim=True)).exp()
                 / (x - x.amax(-1, keepdim=True)).exp().sum()
+            ),
+            "the largest of all entries is subtracted; take each row's own": lambda x: (
+                (x - x.max()).exp() / (x - x.max()).exp().sum(-1, keepdim=True)
             ),
             "these are logarithms of the weights": lambda x: x.log_softmax(-1),
             "the powers are not divided by their sum": lambda x: (
@@ -112,6 +129,7 @@ EXERCISES: dict[str, Exercise] = {
         cases={
             "six positions": _case(6, seed=1),
             "another text": _case(9, seed=5),
+            "a mask that is not causal": _window(5, seed=9),
         },
         wrong={
             "weights sum to 1 over the queries; they should over the keys": _wrong(
@@ -120,6 +138,10 @@ EXERCISES: dict[str, Exercise] = {
             "the scores are not divided by the root of K": _wrong("no root"),
             "the scores are divided by K; divide by its root": _wrong("K"),
             "the mask is not used: early positions see the future": _wrong("no mask"),
+            "a mask of your own is used; take `sees`, which need not be causal": _wrong(
+                "own mask"
+            ),
+            "the mask is inverted: hide where `sees` is False": _wrong("inverted"),
             "the mask is turned round: positions see the future, not the past": _wrong(
                 "turned"
             ),

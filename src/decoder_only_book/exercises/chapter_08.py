@@ -80,6 +80,9 @@ EXERCISES: dict[str, Exercise] = {
             "the norms come after the sums: that is a post-norm block": lambda x, n, a, m: (
                 n(n(x + a(x)) + m(n(x + a(x))))
             ),
+            "the norm replaces the stream; give the part a normalized copy, and add to x itself": (
+                lambda x, n, a, m: _block(n(x), lambda x: x, a, m)
+            ),
             "both residual connections are missing": lambda x, n, a, m: m(n(a(n(x)))),
             "the residual connection round attention is missing": lambda x, n, a, m: (
                 a(n(x)) + m(n(a(n(x))))
@@ -129,9 +132,11 @@ EXERCISES: dict[str, Exercise] = {
     ),
     "8.3": Write(
         title="one step with a cache",
-        task="Attend from one new token. `query`, `key` and `value`, (K,), are its own; `keys` and "
-        "`values`, (S, K), are those of the tokens before it. Return the output, (K,), the keys "
-        "and the values, each (S + 1, K), for the next step.",
+        task="A cache keeps the keys and values of earlier tokens, so that they need not be "
+        "computed again. A new token arrives with its own `query`, `key` and `value`, each (K,). "
+        "Add its key and value to the cached `keys` and `values`, (S, K). Then attend from its "
+        "query. Return three things: the output, (K,), the keys and the values, each (S + 1, K), "
+        "for the next step.",
         stub="def cached_step(query, key, value, keys, values):\n    ...",
         hints=(
             "The new token sees itself, so its key and its value are in the cache first.",
@@ -189,10 +194,10 @@ EXERCISES: dict[str, Exercise] = {
         },
     ),
     "8.5": Predict(
-        title="the work that a cache saves",
+        title="the work without a cache",
         task="A model has read 8 tokens and then writes 4 more, one at a time. Without a cache, it "
         "reads its whole text again for each of the 4. How many positions does it pass through "
-        "its blocks to write the 4 tokens, the first reading included?",
+        "its blocks in all 4 readings together? The reading of the 8 gives the first new token.",
         hints=(
             "The first new token comes from a reading of 8 positions.",
             "The second one needs 9, because the first new token is now read, too.",

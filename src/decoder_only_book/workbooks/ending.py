@@ -104,7 +104,7 @@ ENDING: dict[int, tuple[tuple[str, str], ...]] = {
         (
             "markdown",
             "Now the whole model: your look-up, your block with your norm and your MLP once for "
-            "each layer, and your logits. Nothing but the weights is the package's.",
+            "each layer, and your logits. In these two cells only the weights are the package's.",
         ),
         ("code", FORWARD),
         (
