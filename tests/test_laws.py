@@ -183,6 +183,18 @@ def test_noise_costs_the_constants_little():
     assert n == pytest.approx(HOFFMANN.best_split(1e21)[0], rel=0.1)
 
 
+def test_small_runs_with_noise_do_not_end_in_the_valley_without_a_floor():
+    """Where a floor near zero has no gradient any more, hasty steps come to rest."""
+    law = JointLaw(0.35, 1.2e5, 1.04, 2.5e5, 0.92)
+    grid = np.meshgrid(np.geomspace(6e4, 1.3e6, 5), np.geomspace(2.6e5, 4.2e6, 5))
+    sizes, tokens = (values.ravel() for values in grid)
+    starts = [(10.0, 9.0, -10.0, 0.9, 0.6), (10.0, 10.0, -1.0, 0.9, 0.9)]
+    for seed in range(3):
+        factor = np.exp(0.03 * np.random.default_rng(seed).standard_normal(25))
+        found = fit(sizes, tokens, law.loss(sizes, tokens) * factor, starts=starts)
+        assert found.floor == pytest.approx(law.floor, abs=0.1)
+
+
 # ------------------------------------------------------------------------------------ uncertainty
 
 

@@ -158,13 +158,9 @@ def fit(
     if floor is not None:  # starts that differ in E alone are one
         starts = dict.fromkeys((a, b, *exponents) for a, b, _, *exponents in starts)
     huber = {"loss": "huber", "f_scale": delta, "max_nfev": 400}
-    # Scaled steps come near in an eighth of the time, but may stop early in a long valley.
-    near = [
-        least_squares(residuals, x, jacobian, x_scale="jac", **huber) for x in starts
-    ]
-    lowest = min(near, key=lambda end: end.cost)
-    end = least_squares(residuals, lowest.x, jacobian, **huber)
-    log_a, log_b, log_e, alpha, beta = constants(end.x)
+    # Scaled steps are eight times as fast, and stop in the long valley where the floor is zero.
+    ends = [least_squares(residuals, x, jacobian, **huber) for x in starts]
+    log_a, log_b, log_e, alpha, beta = constants(min(ends, key=lambda end: end.cost).x)
     e = math.exp(log_e) if floor is None else float(floor)
     return JointLaw(e, math.exp(log_a), float(alpha), math.exp(log_b), float(beta))
 
