@@ -448,6 +448,8 @@ def test_surprisal_is_spread_over_the_characters(language, drawn):
         assert language.surprisal(story.text, first=80) == nats[:80]
     with pytest.raises(ValueError, match="not a story of this language"):
         language.surprisal(story.text[:-1])
+    with pytest.raises(ValueError, match="first=-1 must be a whole number, at least 0"):
+        language.surprisal(story.text, first=-1)
 
 
 def test_surprisal_is_that_of_the_next_character(language, drawn):

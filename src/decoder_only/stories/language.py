@@ -267,11 +267,12 @@ class StoryLanguage:
         would have, one by one. Added up over the characters of a token, it is a token's.
 
         Args:
-            first: how many characters are asked for, which is quicker; None for all.
+            first: of how many characters at the beginning; the fewer, the quicker. None for all.
 
         Raises:
-            ValueError: the text is not a story.
+            ValueError: the text is not a story, or `first` is not a whole number from 0.
         """
+        checks.whole("first", first, at_least=0, optional=True)
         meter = _Meter(text, len(text) if first is None else first)
         try:
             tell(self._story, meter, {})
@@ -382,10 +383,9 @@ class _Meter(Reader):
         rivals: list[tuple[str, float]] = []
         letter = self.text[self.at : self.at + 1]
         for _, body, p in choice.alternatives(memory):
+            # However it goes on, its first letter rules it out.
             if body and type(body[0]) is str and body[0][:1] not in ("", letter):
-                rivals.append(
-                    (body[0], p)
-                )  # however it goes on, this letter rules it out
+                rivals.append((body[0], p))
                 continue
             begun = [(lead, p * p_lead) for lead, p_lead in leads(body, memory)]
             taken = any(self.text.startswith(lead, self.at) for lead, _ in begun)
