@@ -28,8 +28,10 @@ class Worker:
     """A process, as the tests see it: an order goes in as a line, its answer comes back as one."""
 
     def __init__(self) -> None:
+        import warm  # in the tests alone, which know the way to it
+
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
+            [*warm.python(), __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
