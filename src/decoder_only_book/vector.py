@@ -253,7 +253,10 @@ def _tidy(element: ElementTree.Element) -> None:
 def _small(link: str) -> str:
     """A picture of few colours as numbers of colours, which takes a third of the room."""
     pixels = np.asarray(Image.open(io.BytesIO(b64decode(link.removeprefix(_PNG)))))
-    colours, numbers = np.unique(pixels.reshape(-1, 4), axis=0, return_inverse=True)
+    # A pixel as one number is sorted much faster than as four, and into the same order.
+    each = np.ascontiguousarray(pixels).view(">u4").astype(np.uint32)
+    colours, numbers = np.unique(each, return_inverse=True)
+    colours = colours.astype(">u4").view(np.uint8).reshape(-1, 4)
     if len(colours) > 256:
         return link.replace("\n", "")
     image = Image.fromarray(numbers.reshape(pixels.shape[:2]).astype(np.uint8), "P")
