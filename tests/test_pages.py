@@ -330,10 +330,14 @@ EDGES = """() => {
   return [cut, beyond, scrollWidth - clientWidth];
 }"""
 
-# In a wide window only figures are looked at: what stands around them need not be set anew.
+# In a wide window only figures are looked at, with all that is in them: what stands around them
+# need not be set anew.
 FIGURES_ALONE = """() => {
   for (const box of document.querySelectorAll('.bd-article :is(p, pre, table, ul, ol, .math)')) {
     if (!box.closest('figure') && !box.querySelector('figure')) box.remove();
+  }
+  for (const drawing of document.querySelectorAll('svg.drawing')) {
+    if (drawing.kept) drawing.append(...drawing.kept);
   }
 }"""
 
@@ -359,6 +363,7 @@ def test_every_label_of_a_figure_can_be_read(seen):
     assert set(labels.WINDOWS) == {390, 1440}
     rows = [row for name in NAMES for row in seen(name).labels]
     assert len(rows) > 200
+    assert all(text for *_, text in rows)
     small = [
         f"{figure}: {size:.1f} px at {width}, {text!r}"
         for width, least, figure, size, text in rows
@@ -373,6 +378,7 @@ BOXES = """() => {
   for (const drawing of document.querySelectorAll('svg.drawing')) {
     if (drawing.querySelector('a, [tabindex], [role], [aria-label], foreignObject'))
       throw new Error(`more than a picture: ${drawing.outerHTML.slice(0, 200)}`);
+    drawing.kept = [...drawing.childNodes];
     drawing.replaceChildren();
   }
   for (const formula of document.querySelectorAll('math')) {
