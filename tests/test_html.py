@@ -745,6 +745,24 @@ def test_minutes_count_what_stands_open(monkeypatch):
     assert minutes.said(35, 2) == "35 minutes to read, 2 to run"
 
 
+def test_what_is_done_once_is_told_apart_by_its_key(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "book" / "_ext"))
+    import once
+
+    done = []
+    answer = once.remembered(lambda x: done.append(x) or len(done), lambda x: x or None)
+    assert [answer(x) for x in (1, 2, 1, 0, 0)] == [1, 2, 1, 3, 4]
+    keys = {
+        once.of_lexer(None, source, lang, opts, force)
+        for source in ("1", ">>> 1")
+        for lang in ("python", "sh")
+        for opts in (None, {"stripnl": False})
+        for force in (False, True)
+    }
+    assert len(keys) == 16
+    assert once.of_lexer(None, "1", "guess") is None
+
+
 # ---------------------------------------------------------------- finding one's way
 
 
