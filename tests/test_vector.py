@@ -68,25 +68,25 @@ print(torch.backends.cpu.get_cpu_capability())
 """
 
 
-def test_a_figure_is_the_same_file_in_every_process_and_on_every_processor():
-    files, processors = set(), set()
-    for capability, seed in (("default", "1"), ("avx2", "2")):
-        environment = os.environ | {
-            "ATEN_CPU_CAPABILITY": capability,
-            "PYTHONHASHSEED": seed,
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", PICTURE],
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=True,
-        )
-        drawn, _, processor = done.stdout.strip().rpartition("\n")
-        files.add(drawn)
-        processors.add(processor)
-    assert len(files) == 1
-    assert len(processors) > 1 or processors == {"DEFAULT"}
+def test_a_figure_is_the_same_file_in_every_process_and_on_every_processor(capsys):
+    """Here, and in a process with other operations and another order of sets."""
+    exec(PICTURE, {})
+    here, _, processor = capsys.readouterr().out.strip().rpartition("\n")
+    environment = os.environ | {
+        "ATEN_CPU_CAPABILITY": "avx2" if processor == "DEFAULT" else "default",
+        "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PICTURE],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    there, _, other = done.stdout.strip().rpartition("\n")
+    assert there == here
+    assert len(here) > 5_000
+    assert other != processor or other == "DEFAULT"
 
 
 def test_there_is_nothing_in_it_that_changes_or_that_nobody_reads():
