@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm
 
 from decoder_only_book import stored
 from decoder_only_book.stored import load_runs
@@ -378,7 +379,7 @@ def script(frame, tmp_path, monkeypatch):
             error, status = "", 0
         else:
             done = subprocess.run(
-                [sys.executable, *words],
+                [*warm.python(), *words],
                 env=os.environ | environment,
                 capture_output=True,
                 text=True,

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import nullcontext, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm
 
 from decoder_only import GPT, GPTConfig
 from decoder_only.base import hardware
@@ -187,7 +187,7 @@ def kill_again_and_again(run: Path, *, n_kills: int, n_steps: int, seed: int) ->
     rng, killed = random.Random(seed), 0
     script = SCRIPT.format(tests=str(Path(__file__).parent))
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(run), str(n_steps)],
+        [*warm.python(), "-c", script, str(run), str(n_steps)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
