@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from types import FunctionType
 from typing import ClassVar
+from unittest import mock
 
 import layout
 import numpy as np
@@ -51,6 +52,13 @@ def objects_of(module):
                 method.__code__.co_filename
             ).is_relative_to(layout.SOURCE):
                 yield method
+
+
+@pytest.fixture(autouse=True, scope="module")
+def read_once():
+    """Four tests read the source of every object, and Python looks for it in all of its file."""
+    with mock.patch.object(inspect, "getsource", cache(inspect.getsource)):
+        yield
 
 
 def code_of(source):

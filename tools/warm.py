@@ -38,6 +38,8 @@ KINDS = {
         *("decoder_only.cli.plot", "decoder_only.cli.prepare", "decoder_only.hub"),
     ],
 }
+SERVER = "DECODER_ONLY_WARM"
+"""Names, in a warm process, the folder of the server that it comes from."""
 MOST_BYTES = 2**18
 """Of a message: the words and the environment of a program."""
 
@@ -80,6 +82,8 @@ def _server() -> str:
     import fcntl
     import tempfile
 
+    if SERVER in os.environ:
+        return os.environ[SERVER]
     # The processes among which pytest-xdist divides the tests are children of one.
     run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     folder = os.path.join(tempfile.gettempdir(), f"warm-{os.getuid()}-{run}")
@@ -121,7 +125,7 @@ def run(folder: str, kind: str, *words: str) -> None:
     server.recv(1)  # the kind's server is there, or will be
     call = _connected(f"{folder}/{kind}")
     told = {"words": words, "folder": os.getcwd(), "files": files}
-    told["environment"] = dict(os.environ)
+    told["environment"] = {**os.environ, SERVER: folder}
     if "JPY_PARENT_PID" in os.environ:
         # A kernel watches the process of this number, and ends when it is gone.
         told["environment"]["JPY_PARENT_PID"] = "1"
