@@ -48,7 +48,7 @@ from decoder_only.training import TrainConfig, checkpoint, log
 
 SMALL = ["--steps=3", "--batch-size=8", "--d-model=16", "--n-layers=1", "--n-heads=2"]
 SMALL += ["--context-length=32", "--samples=0"]
-FEW = [*SMALL, "--language=hamlet", "--stories=20", "--vocab-size=300"]
+FEW = [*SMALL, "--language=hamlet", "--stories=8", "--vocab-size=300"]
 LINE = (
     "The quick brown fox jumps over the lazy dog, and the dog does not mind at all.\n"
 )
@@ -117,7 +117,7 @@ def test_stories_are_learned_and_told_without_any_option_but_size(capfd, tmp_pat
     config = config_of(folder)
     assert config["training"]["steps"] == 3
     assert config["model"]["d_model"] == 16
-    assert (config["data"]["n_train"], config["data"]["language"]) == (20, "hamlet")
+    assert (config["data"]["n_train"], config["data"]["language"]) == (8, "hamlet")
     assert len(config["data"]["fingerprints"]["train"]) == 64
     assert checkpoint.load(folder).step == 3
 
