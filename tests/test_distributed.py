@@ -397,8 +397,9 @@ class Allocated(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        before, after = storages((args, kwargs)), storages(result)
-        made = {k: (StorageWeakRef(x), x.nbytes()) for k, x in after.items()
+        found = {k: x for k, x in storages(result).items() if k not in self.made}
+        before = storages((args, kwargs)) if found else {}
+        made = {k: (StorageWeakRef(x), x.nbytes()) for k, x in found.items()
                 if k not in before}
         if made:  # most operations look at what is there
             alive = {k: x for k, x in self.made.items() if not x[0].expired()}

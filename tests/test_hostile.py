@@ -505,4 +505,6 @@ def test_the_reader_notices(place, code, seen):
         text=True,
         env={**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{TESTS}"},
     )
-    assert seen in said.stdout.splitlines()[-1], said.stderr
+    answer = said.stdout.splitlines()[-1]
+    assert seen in answer, said.stderr
+    assert json.loads(answer)["seconds"] < 3, "ten times what it was given"

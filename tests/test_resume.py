@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import warm
+from ladder import unchecked
 
 from decoder_only import GPT, GPTConfig
 from decoder_only.base import hardware
@@ -23,6 +24,15 @@ from decoder_only.training.checkpoint import latest_state, locked, save_state
 from decoder_only.training.log import append_log, cut_log, read_log
 
 TOKENIZER = BytePairTokenizer([])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_a_command_trains():
+    """Without the annotations' checks, which would take half of the time: see `test_training`."""
+    with unchecked():
+        yield
+
+
 TEXT = text_corpus(
     "the cat sat on the mat, and the dog sat on the cat. " * 8, TOKENIZER
 )

@@ -101,7 +101,7 @@ def test_no_network_then_a_broken_environment(checkout):
     shutil.copytree(checkout / ".venv", checkout / "made", symlinks=True)
     python = checkout / "python"
     python.write_text(
-        '#!/bin/sh\n[ "$1 $2" = "-m venv" ] && exec cp -R made "$3"\n'
+        '#!/bin/sh\n[ "$1 $2" = "-m venv" ] && exec cp -Rp made "$3"\n'
         f'exec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
