@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
+import warm
+
 started: list["Worker"] = []
 
 
@@ -28,8 +30,6 @@ class Worker:
     """A process, as the tests see it: an order goes in as a line, its answer comes back as one."""
 
     def __init__(self) -> None:
-        import warm  # in the tests alone, which know the way to it
-
         self.process = subprocess.Popen(
             [*warm.python(), __file__],
             stdin=subprocess.PIPE,

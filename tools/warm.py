@@ -38,6 +38,8 @@ KINDS = {
         *("decoder_only.cli.plot", "decoder_only.cli.prepare", "decoder_only.hub"),
     ],
 }
+SERVER = "DECODER_ONLY_WARM"
+"""Names, in a warm process, the folder of the server that it comes from."""
 MOST_BYTES = 2**18
 """Of a message: the words and the environment of a program."""
 
@@ -56,11 +58,32 @@ def python(kind: str = "tests") -> tuple[str, ...]:
     return (sys.executable, "-S", "-E", PROGRAM, "run", _server(), kind)
 
 
+@contextlib.contextmanager
+def spawning(kind: str = "tests"):
+    """Within the context, processes that `multiprocessing` spawns are warm ones."""
+    import multiprocessing.spawn
+    import shlex
+
+    before = multiprocessing.spawn.get_executable()
+    if len(words := python(kind)) > 1:
+        script = os.path.join(words[-2], f"spawn-{kind}")
+        with open(script, "w") as file:
+            file.write(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        os.chmod(script, 0o700)
+        multiprocessing.set_executable(script)
+    try:
+        yield
+    finally:
+        multiprocessing.set_executable(before)
+
+
 def _server() -> str:
     """The folder of the server of this run of tests, which is started if there is none."""
     import fcntl
     import tempfile
 
+    if SERVER in os.environ:
+        return os.environ[SERVER]
     # The processes among which pytest-xdist divides the tests are children of one.
     run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     folder = os.path.join(tempfile.gettempdir(), f"warm-{os.getuid()}-{run}")
@@ -95,15 +118,18 @@ def _door(path: str) -> socket.socket:
 
 def run(folder: str, kind: str, *words: str) -> None:
     """Ask for a process that is told these words, hand signals on, and end as it ends."""
+    # Its own files, as `subprocess` was told to pass them on; those that follow are ours.
+    files = [n for n in map(int, os.listdir("/proc/self/fd")) if _is_open(n)]
     server = _connected(f"{folder}/root")
     server.sendall(json.dumps({"kind": kind}).encode())
     server.recv(1)  # the kind's server is there, or will be
     call = _connected(f"{folder}/{kind}")
-    told = {"words": words, "folder": os.getcwd(), "environment": dict(os.environ)}
+    told = {"words": words, "folder": os.getcwd(), "files": files}
+    told["environment"] = {**os.environ, SERVER: folder}
     if "JPY_PARENT_PID" in os.environ:
         # A kernel watches the process of this number, and ends when it is gone.
         told["environment"]["JPY_PARENT_PID"] = "1"
-    socket.send_fds(call, [json.dumps(told).encode()], [0, 1, 2])
+    socket.send_fds(call, [json.dumps(told).encode()], files)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda number, _: call.sendall(bytes([number])))
     answer = call.recv(4)
@@ -113,6 +139,13 @@ def run(folder: str, kind: str, *words: str) -> None:
     if status < 0:
         _end_by(-status)
     os._exit(status)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        return bool(os.fstat(number))
+    except OSError:
+        return False  # it was the list itself
 
 
 def _end_by(number: int) -> None:
@@ -173,21 +206,21 @@ class Server:
 
     def _open(self) -> None:
         call, _ = self.door.accept()
-        message, streams, *_ = socket.recv_fds(call, MOST_BYTES, 3)
+        message, files, *_ = socket.recv_fds(call, MOST_BYTES, 250)
         told = json.loads(message or "{}")
         if "kind" in told:
             self._have(told["kind"], call)
         elif told and not (child := os.fork()):
             self._forget()
             call.close()
-            _become(told, streams)
+            _become(told, files)
         elif told:
             ended = os.pidfd_open(child)
             self.children[ended] = child, call
             self.calls[call.fileno()] = ended
             call.setblocking(False)
-        for stream in streams:
-            os.close(stream)
+        for file in files:
+            os.close(file)
 
     def _have(self, kind: str, call: socket.socket) -> None:
         """Have a server of a kind, and say so when its door is there to wait at."""
@@ -247,6 +280,8 @@ def _import(kind: str) -> None:
     # As a kernel sets it before anything can import Matplotlib.
     inline = "module://matplotlib_inline.backend_inline"
     os.environ["MPLBACKEND"] = inline if kind == "kernels" else "agg"
+    if kind == "tests":
+        sys.path.append(os.path.dirname(PROGRAM))  # as `tests/conftest.py` has it
     for name in KINDS[kind]:
         __import__(name)
     # What the imports leave to do at the end of a process serves nobody when it is over.
@@ -259,15 +294,21 @@ def _import(kind: str) -> None:
 # ---------------------------------------------------------------------------------- the process
 
 
-def _become(told: dict, streams: list[int]) -> None:
+def _become(told: dict, files: list[int]) -> None:
     """The program that is asked for, from its first line to its exit status."""
+    import fcntl
+
     os.setsid()
     os.chdir(told["folder"])
     os.environ.clear()
     os.environ.update(told["environment"])
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
+    # First out of the way of the numbers that they have had and shall have again.
+    aside = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 500) for file in files]
+    for file in files:
+        os.close(file)
+    for file, number in zip(aside, told["files"], strict=True):
+        os.dup2(file, number)
+        os.close(file)
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", closefd=False)
@@ -319,6 +360,8 @@ def _execute(words: list[str]) -> None:
     import types
 
     first, *others = words
+    while first.startswith("-") and first not in ("-c", "-m"):
+        first, *others = others[first in ("-W", "-X") :]  # too late for options
     path = os.environ.get("PYTHONPATH", "")
     sys.path[1:1] = [place for place in path.split(os.pathsep) if place]
     if first == "-m":
@@ -333,7 +376,7 @@ def _execute(words: list[str]) -> None:
         sys.argv = ["-c", *others]
     else:
         sys.path[0], name = os.path.dirname(os.path.abspath(first)), first
-        sys.argv, main.__file__ = words, os.path.abspath(first)
+        sys.argv, main.__file__ = [first, *others], os.path.abspath(first)
         with open(first, "rb") as file:
             code = file.read()
     exec(compile(code, name, "exec"), vars(main))
