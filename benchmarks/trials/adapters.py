@@ -11,7 +11,7 @@ Fixed       120 steps of AdamW on four stories each.
 Rates       Halved and doubled until the best is between two others, with seed 0. The column `gap`
             chooses.
 Seeds       Three fresh ones, for the stories and for LoRA's matrices.
-Shorter     20 steps with seed 1, at the same rates: rows that a chapter can make again while it is
+Shorter     10 steps with seed 1, at the same rates: rows that a chapter can make again while it is
             read.
 Measured    How far the loss on unseen stories is above the exact floor, in nats per token: on 30
             of the new language (`gap`), and on 40 of the old one (`old_gap`).
@@ -40,7 +40,7 @@ from decoder_only.variants.finetuning import add_lora, answer_rows
 
 NEW = StoryLanguage(**{**LANGUAGE.arguments, "tales": ("storm",)})
 STEPS, BATCH = 120, 4
-SHORTER = ", 20 steps"
+SHORTER = ", 10 steps"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def validation() -> Corpus:
 
 
 def shorter() -> Iterator[list[Run]]:
-    """A sixth of the steps, at the best rates."""
+    """A twelfth of the steps, at the best rates."""
     best = map(TRIAL.best, ARMS)
     yield [replace(run, arm=run.arm + SHORTER, seed=TRIAL.seeds[0]) for run in best]
 
@@ -94,7 +94,7 @@ def prepared(arm: str, seed: int) -> GPT:
 
 def fitted(run: Run) -> GPT:
     """The pretrained model after it has learned the new tale."""
-    steps = 20 if run.arm.endswith(SHORTER) else STEPS
+    steps = 10 if run.arm.endswith(SHORTER) else STEPS
     model = prepared(run.arm.removesuffix(SHORTER), run.seed).train()
     told = NEW.stories(split="train", seed=run.seed)
 

@@ -1,6 +1,6 @@
 """A model is asked for a story about somebody in which something happens: does it learn to obey?
 
-    python benchmarks/trials/instructions.py rates seeds swapped
+    python benchmarks/trials/instructions.py rates seeds swapped shorter
 
 The stored model of the hamlet learns "A story about NAME in which something is lost:" (or given, or
 sown), followed by the first 48 tokens of such a story.
@@ -14,6 +14,8 @@ Fixed       200 steps of AdamW on eight pairs each.
 Rates       Halved and doubled until the best is between two others, with seed 0, by `loss`.
             "shuffled" has the rate of "answers".
 Seeds       Three fresh ones.
+Shorter     20 steps with seed 1, of every arm that learns, at the same rates: rows that a chapter
+            can make again while it is read. They are asked for their loss alone.
 Measured    Each of the 72 instructions is given once, 48 tokens are drawn, and the parser judges.
             `name` and `tale` are the shares of answers whose hero and tale are those of the
             instruction; `reached` is the share in which the tale can be told; `told` the share
@@ -30,7 +32,7 @@ obeyed, and it was put aside. Chapter 12 reads the table.
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import torch
@@ -46,7 +48,7 @@ from decoder_only.variants.finetuning import answer_rows
 
 SHARES = "name", "tale", "reached", "told", "obeyed"
 VERBS = {"lost": "lost", "gift": "given", "garden": "sown"}
-OTHER_RATE = ", the other's rate"
+OTHER_RATE, SHORTER = ", the other's rate", ", 20 steps"
 LENGTH, STEPS, BATCH, N_TESTED = 48, 200, 8, 60
 
 
@@ -96,6 +98,15 @@ def swapped() -> Iterator[list[Run]]:
         ]
 
 
+def shorter() -> Iterator[list[Run]]:
+    """A tenth of the steps, for every arm that learns."""
+    runs = [
+        run for experiment in (seeds, swapped) for some in experiment() for run in some
+    ]
+    first = [run for run in runs if run.seed == TRIAL.seeds[0] and run.arm != "base"]
+    yield [replace(run, arm=run.arm + SHORTER) for run in first]
+
+
 def instruction(name: str, tale: str) -> list[int]:
     told = f"A story about {name} in which something is {VERBS[tale]}:\n"
     return [END, *TOKENIZER.encode(told)]
@@ -121,8 +132,11 @@ def fitted(run: Run) -> GPT:
     model = pretrained()
     if run.arm == "base":
         return model
-    pairs = answered("train", STEPS * BATCH, 100 + run.seed)
-    if run.arm == "shuffled":
+    arm, steps = run.arm.removesuffix(SHORTER), STEPS
+    if arm != run.arm:
+        steps = STEPS // 10
+    pairs = answered("train", steps * BATCH, 100 + run.seed)
+    if arm == "shuffled":
         asked = [instruction for instruction, _ in pairs]
         Random(run.seed).shuffle(asked)
         pairs = list(zip(asked, [answer for _, answer in pairs], strict=True))
@@ -130,14 +144,14 @@ def fitted(run: Run) -> GPT:
     def loss_at(step: int) -> Tensor:
         some = pairs[step * BATCH : (step + 1) * BATCH]
         asked, told = map(list, zip(*some, strict=True))
-        if run.arm.removesuffix(OTHER_RATE) == "all":
+        if arm.removesuffix(OTHER_RATE) == "all":
             told = [[*a[1:], *b] for a, b in zip(asked, told, strict=True)]
             asked = [[END]] * len(told)
         inputs, targets = answer_rows(asked, told)
         return next_token_loss(model(inputs), targets)
 
-    settings = {"steps": STEPS, "learning_rate": run.learning_rate}
-    learn(model.train(), loss_at, **settings, warmup=20, max_gradient_norm=1.0)
+    settings = {"steps": steps, "learning_rate": run.learning_rate}
+    learn(model.train(), loss_at, **settings, warmup=steps // 10, max_gradient_norm=1.0)
     return model.eval()
 
 
@@ -172,16 +186,17 @@ def obedience(model: GPT, seed: int) -> dict[str, float]:
 
 def measure(run: Run) -> Found:
     """Make one run."""
-    model = fitted(run)
+    model, is_whole = fitted(run), run.seed and not run.arm.endswith(SHORTER)
     asked, told = map(list, zip(*answered("validation", N_TESTED, 0), strict=True))
     inputs, targets = answer_rows(asked, told)
     with torch.no_grad():
         return Found(
             loss=next_token_loss(model(inputs), targets).item(),
-            **(obedience(model, run.seed) if run.seed else dict.fromkeys(SHARES)),
-            old_gap=old_gap(model) if run.seed else None,
+            **(obedience(model, run.seed) if is_whole else dict.fromkeys(SHARES)),
+            old_gap=old_gap(model) if is_whole else None,
         )
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=seeds, swapped=swapped)
+    experiments = {"rates": TRIAL.search, "seeds": seeds, "swapped": swapped}
+    TRIAL.main(measure, **experiments, shorter=shorter)

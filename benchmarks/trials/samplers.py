@@ -1,6 +1,6 @@
 """Ways to draw the next token: how many stories are possible, and are those as rich as true ones?
 
-    python benchmarks/trials/samplers.py filters truth grammar penalties
+    python benchmarks/trials/samplers.py filters truth grammar penalties short
 
 The stored story model writes whole stories, at most 207 tokens long, and the language judges them.
 
@@ -11,6 +11,8 @@ Arms        `filters`: temperature, top-k, top-p and min-p, each at several valu
             `top-k` of 4,096 is a plain draw.
 Fixed       The model, 64 stories a run.
 Seeds       Five of the draws, the same in all arms. `truth` takes other stories for each seed.
+Short       16 stories of every arm with seed 0, and of one arm with all seeds: rows that a chapter
+            can make again while it is read.
 Measured    How many stories are possible. Of the possible ones, added up: tokens with the one that
             ends the story, surprise under the language and under the model, and, in `grammar`, the
             surprise at having drawn an allowed token at all. Of all stories: how many ended by
@@ -26,7 +28,7 @@ Chapter 16 reads the table, and makes a row again.
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import torch
@@ -46,6 +48,7 @@ from decoder_only.training.checkpoint import SavedRun
 from decoder_only_book.stored import load_story_model
 
 N_STORIES, MOST = 64, 207
+SHORT = ", 16 stories"
 VALUES = {
     "temperature": (0.9, 0.8, 0.7, 0.6, 0.4),
     "top-k": (4096, 20, 10, 5, 3),
@@ -114,6 +117,17 @@ def grammar() -> Iterator[list[Run]]:
     yield [Run(sampler="grammar", seed=seed) for seed in TRIAL.seeds]
 
 
+def short() -> Iterator[list[Run]]:
+    """A quarter of the stories, for every arm."""
+    arms = [
+        run for some in (filters, truth, penalties, grammar) for run in next(some())
+    ]
+    told = [
+        x for x in arms if x.seed == 0 or (x.sampler, x.value) == ("temperature", 0.4)
+    ]
+    yield [replace(run, sampler=run.sampler + SHORT) for run in told]
+
+
 @functools.cache
 def world() -> tuple[StoryLanguage, SavedRun, exact.NextToken]:
     language, run = StoryLanguage(), load_story_model()
@@ -137,10 +151,10 @@ def penalized(
 class Sampler:
     """Draws tokens, and remembers the rows so far and how likely an allowed token was."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, n_stories: int) -> None:
         self.run, self.generator = run, seeded(run.seed)
         self.rows: Int[Tensor, "b s"] | None = None
-        self.allowed_nats = torch.zeros(N_STORIES, dtype=torch.float64)
+        self.allowed_nats = torch.zeros(n_stories, dtype=torch.float64)
         _, saved, self.next_token = world()
         self.n_tokens = saved.tokenizer.vocab_size
 
@@ -184,13 +198,15 @@ class Sampler:
 def written(run: Run) -> tuple[list[list[int]], Float[Tensor, "b"]]:
     """Stories as tokens, each with the one that ends it if it ended; and what a mask kept out."""
     language, saved, next_token = world()
-    end = next_token.end_of_text
+    end, name, n = next_token.end_of_text, run.sampler.removesuffix(SHORT), N_STORIES
+    if name != run.sampler:
+        run, n = replace(run, sampler=name), 16
     if run.sampler == "truth":
         some = language.stories(split="validation", seed=run.seed)
-        rows = [[*saved.tokenizer.encode(x), end] for x in islice(some, N_STORIES)]
-        return rows, torch.zeros(N_STORIES, dtype=torch.float64)
-    sampler = Sampler(run)
-    start = torch.full((N_STORIES, 1), end)
+        rows = [[*saved.tokenizer.encode(x), end] for x in islice(some, n)]
+        return rows, torch.zeros(n, dtype=torch.float64)
+    sampler = Sampler(run, n)
+    start = torch.full((n, 1), end)
     each = columns(
         saved.model,
         start,
@@ -251,6 +267,5 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(
-        measure, filters=filters, truth=truth, penalties=penalties, grammar=grammar
-    )
+    experiments = [filters, truth, grammar, penalties, short]
+    TRIAL.main(measure, **{each.__name__: each for each in experiments})

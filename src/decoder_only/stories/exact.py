@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -141,7 +141,7 @@ class Place:
             self.told |= {id(self.memory[choice.name])}
 
     def copy(self) -> Place:
-        return replace(self, memory=dict(self.memory))
+        return Place(self.ahead, dict(self.memory), self.told, self.at, self.fact)
 
     def advance(self, text: str) -> Iterator[tuple[str | Choice | Draw, str, int]]:
         """Goes through all that the text settles, from the first character on.
@@ -412,6 +412,22 @@ class NextToken:
             if kind is None and text[len(goal.text) :].strip():
                 kind = node_kind  # of the word, not of the space before it
 
+    def _said(
+        self, ahead: Any, text: str, kind: str | None, goal: _Goal
+    ) -> tuple[float, Settled | None] | None:
+        """What follows if strings alone settle it, as most often they do; None otherwise."""
+        while ahead and type(ahead[0]) is str:
+            node, node_kind, ahead = ahead
+            text += node
+            if not _agree(text, goal.text):
+                return 0.0, None
+            if kind is None and text[len(goal.text) :].strip():
+                kind = node_kind  # of the word, not of the space before it
+            behind = text[goal.word :]
+            if cut := _CUT.search(behind, len(goal.text) - goal.word + 1):
+                return self._settled(behind[: cut.start()], kind, goal)
+        return None
+
     def _settled(
         self, word: str, kind: str, goal: _Goal, *end: int
     ) -> tuple[float, Settled | None]:
@@ -431,13 +447,17 @@ class NextToken:
         goal: _Goal,
     ) -> tuple[float, Settled | Fork | None]:
         """All alternatives that agree with the goal; those settled by one token are one branch."""
-        forks, settled, mass = [], {}, 0.0
+        forks, settled, mass, own = [], {}, 0.0, place.kind_of(node)
         for index, body, p in node.alternatives(place.memory):
-            if body and type(body[0]) is str and not _agree(text + body[0], goal.text):
-                continue
-            other = place.copy()
-            other.take(node, index)
-            agreeing, tree = self._grow(other, text, kind, goal)
+            ahead = place.ahead
+            for part in reversed(body):
+                ahead = part, own, ahead
+            found = self._said(ahead, text, kind, goal)
+            if found is None:  # it takes more than strings
+                other = place.copy()
+                other.take(node, index)
+                found = self._grow(other, text, kind, goal)
+            agreeing, tree = found
             mass += p * agreeing
             if isinstance(tree, Fork):
                 forks.append((p * agreeing, tree))
@@ -448,7 +468,7 @@ class NextToken:
         if len(branches) < 2:
             return mass, branches[0][1] if branches else None
         branches = tuple((p / mass, tree) for p, tree in branches)
-        return mass, Fork(place.kind_of(node), branches)
+        return mass, Fork(own, branches)
 
 
 @dataclass(frozen=True)

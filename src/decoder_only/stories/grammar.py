@@ -147,18 +147,24 @@ def begins(nodes: Sequence[Any], text: str, at: int, memory: Memory) -> bool:
     return choice is None or choice.find(text, at + len(begin), memory) is not None
 
 
-def leads(nodes: Sequence[Any], memory: Memory) -> Iterator[tuple[str, float]]:
-    """Every way in which the nodes can begin, through their first choice, with its probability."""
+def leads(
+    nodes: Sequence[Any], memory: Memory, text: str | None = None, at: int = 0
+) -> Iterator[tuple[str, float]]:
+    """Every way in which the nodes can begin, through their first choice, with its probability.
+
+    Of a beginning that rules a `text` out at the cursor, however it goes on, there is one way.
+    """
     begin, choice, memory = opening(nodes, memory)
-    if choice is None:
+    if choice is None or not (text is None or text.startswith(begin, at)):
         yield begin, 1.0
         return
+    at += len(begin)
     for _, body, p in choice.alternatives(memory):
         if len(body) == 1 and type(body[0]) is str:  # a word of a list, say: most are
             yield begin + body[0], p
             continue
-        for text, probability in leads(body, memory):
-            yield begin + text, p * probability
+        for lead, probability in leads(body, memory, text, at):
+            yield begin + lead, p * probability
 
 
 # ------------------------------------------------------------------------------------- the nodes

@@ -20,7 +20,14 @@ from random import Random
 from typing import Any, ClassVar, Literal, get_args
 
 from decoder_only.base import checks
-from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
+from decoder_only.stories.grammar import (
+    Departure,
+    Memory,
+    Reader,
+    Writer,
+    leads,
+    tell,
+)
 from decoder_only.stories.world import (
     ALL_TALES,
     FEWEST_CHARACTERS,
@@ -387,7 +394,8 @@ class _Meter(Reader):
             if body and type(body[0]) is str and body[0][:1] not in ("", letter):
                 rivals.append((body[0], p))
                 continue
-            begun = [(lead, p * p_lead) for lead, p_lead in leads(body, memory)]
+            some = leads(body, memory, self.text, self.at)
+            begun = [(lead, p * p_lead) for lead, p_lead in some]
             taken = any(self.text.startswith(lead, self.at) for lead, _ in begun)
             (mine if taken else rivals).extend(begun)
         at, offset, posterior = self.at, 0, _posterior(mine, rivals)
