@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -141,7 +141,7 @@ class Place:
             self.told |= {id(self.memory[choice.name])}
 
     def copy(self) -> Place:
-        return replace(self, memory=dict(self.memory))
+        return Place(self.ahead, dict(self.memory), self.told, self.at, self.fact)
 
     def advance(self, text: str) -> Iterator[tuple[str | Choice | Draw, str, int]]:
         """Goes through all that the text settles, from the first character on.
