@@ -75,7 +75,7 @@ WRONG = {
             "moved / bandwidth",
             "operations are not",
         ),
-        ("return max", "return flops / max", "a second"),
+        ("return max", "return flops / max", "per second"),
         (
             "flops / peak, moved / bandwidth",
             "peak / flops, bandwidth / moved",
