@@ -392,6 +392,8 @@ def _fill(
             f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
             "larger devices, fewer parameters or a shorter context"
         )
-    each = sum(cost(2).values()) - sum(one.values())  # memory grows by as much a sequence
+    each = sum(cost(2).values()) - sum(
+        one.values()
+    )  # memory grows by as much a sequence
     n = 1 + int((room - sum(one.values())) / each)
     return n, cost(n)
