@@ -467,11 +467,12 @@ with process_group("cpu") as process:
         restored(state, saved)
         own = state.tensors()
         assert own.keys() == saved.tensors.keys()
-        for key, x in saved.tensors.items():
+        sizes = []
+        for key, x in saved.tensors.items():  # each is read as it is looked up
+            sizes.append(x.nbytes)
             x = x.chunk(2)[process.rank] if x.ndim else x
             assert torch.equal(local_tensor(own[key]), x), key
-        told["whole"] = sum(x.nbytes for x in saved.tensors.values())
-        told["largest"] = max(x.nbytes for x in saved.tensors.values())
+        told["whole"], told["largest"] = sum(sizes), max(sizes)
         told["own"] = sum(local_tensor(x).nbytes for x in own.values())
 
     TrainingState.restore = restore

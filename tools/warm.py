@@ -53,7 +53,8 @@ def python(kind: str = "tests") -> tuple[str, ...]:
 
     They may stand before `-c CODE`, `-m MODULE` or a file, and what follows is the program's.
     """
-    if sys.platform != "linux" or os.environ.get("DECODER_ONLY_COLD"):
+    # Linux alone has this; elsewhere a process with threads may not be forked, either.
+    if not hasattr(os, "pidfd_open") or os.environ.get("DECODER_ONLY_COLD"):
         return (sys.executable,)
     return (sys.executable, "-S", "-E", PROGRAM, "run", _server(), kind)
 
