@@ -88,6 +88,30 @@ def call(
 
 
 @contextlib.contextmanager
+def short_traces() -> Iterator[None]:
+    """Within, a compiler takes `rearrange` of the attention's heads for one operation.
+
+    Else it steps through all that einops does to read a pattern, in nine tenths of its steps.
+    That this works too, without a break of the graph, test_model.py shows where it counts graphs
+    and where it compiles C++: both start outside of this context.
+    """
+    import einops
+    import torch
+
+    from decoder_only.model import multihead
+
+    def rearrange(*given: Any, **named: Any) -> Any:
+        return einops.rearrange(*given, **named)
+
+    whole, multihead.rearrange = multihead.rearrange, rearrange
+    torch._dynamo.allow_in_graph(rearrange)
+    try:
+        yield
+    finally:
+        multihead.rearrange = whole
+
+
+@contextlib.contextmanager
 def world(n: int) -> Iterator[list[dict[str, str]]]:
     """The variables that torchrun sets in each of n processes, valid within the context.
 

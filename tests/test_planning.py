@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from decoder_only import GPT
@@ -26,8 +26,10 @@ from decoder_only.variants.parallelism.group import launch
 # -------------------------------------------------------------------------------------------- shape
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(st.floats(7, 12))
+@example(7.0)
+@example(12.0)
 def test_a_shape_has_about_the_parameters_asked_for(power):
     wanted = 10**power
     config = shape_for(wanted)
