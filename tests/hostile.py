@@ -5,6 +5,7 @@ the command, or the reading of tokens, ended.
 """
 
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -26,6 +27,7 @@ from decoder_only.data import evaluation_batches, training_batch
 from decoder_only.data.prepared import open_tokens
 
 BYTES, SECONDS = 2**30, 5
+M_ARENA_MAX = -8  # of malloc.h
 
 # What would run another program, load code, or go out: none of it belongs to reading a file.
 WATCHED = {
@@ -102,6 +104,8 @@ def obey(order: list[str]) -> dict[str, object]:
 
 
 def main() -> None:
+    # One stretch of memory for all threads: each other one would take room that nobody uses.
+    ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGPROF, stop)
     out = sys.stdout

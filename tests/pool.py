@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
+import warm
+
 started: list["Worker"] = []
 
 
@@ -29,7 +31,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
+            [*warm.python(), __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -83,6 +85,30 @@ def call(
             end()  # whoever still waits, too
             raise AssertionError("\n".join(str(each.exception()) for each in answers))
     return [each.result() for each in answers]
+
+
+@contextlib.contextmanager
+def short_traces() -> Iterator[None]:
+    """Within, a compiler takes `rearrange` of the attention's heads for one operation.
+
+    Else it steps through all that einops does to read a pattern, in nine tenths of its steps.
+    That this works too, without a break of the graph, test_model.py shows where it counts graphs
+    and where it compiles C++: both start outside of this context.
+    """
+    import einops
+    import torch
+
+    from decoder_only.model import multihead
+
+    def rearrange(*given: Any, **named: Any) -> Any:
+        return einops.rearrange(*given, **named)
+
+    whole, multihead.rearrange = multihead.rearrange, rearrange
+    torch._dynamo.allow_in_graph(rearrange)
+    try:
+        yield
+    finally:
+        multihead.rearrange = whole
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm
+from ladder import unchecked
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 # What the benchmark asks of nanoGPT's model.py, by a model of its own.
@@ -51,7 +53,9 @@ def test_every_part_of_the_gpu_benchmark_runs_on_a_cpu(gpu, tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("To be, or not to be, that is the question. " * 200)
     out = tmp_path / "gpu.json"
-    gpu.main(nanogpt=tmp_path, text=text, seeds=1, dry_run=True, out=out)
+    # As the command runs: no annotation is checked. Its processes need not import PyTorch again.
+    with warm.spawning(), unchecked():
+        gpu.main(nanogpt=tmp_path, text=text, seeds=1, dry_run=True, out=out)
     said = capsys.readouterr().out
     for word in ("nanoGPT", "bytes counted", "muon", "nats per character", "compiled"):
         assert word in said

@@ -1,32 +1,17 @@
-"""Pictures of budgets: boxes as wide as their bytes, a roof with its ridge, and valleys."""
+"""Pictures of budgets: a roof with its ridge, and valleys."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.patches import Rectangle
 
 from decoder_only.analysis.laws import JointLaw
-from decoder_only_book.pictures.budgets import bytes_of_a_weight, roofline, valleys
+from decoder_only_book.pictures.budgets import roofline, valleys
 
 
 @pytest.fixture(autouse=True)
 def closed():
     yield
     plt.close("all")
-
-
-def test_a_box_is_as_wide_as_its_bytes():
-    (axes,) = bytes_of_a_weight({"a": {"x": 2, "y": 4}, "b": {"y": 8}}).axes
-    boxes = [p for p in axes.patches if type(p) is Rectangle][1:]
-    widths = [box.get_width() + 0.04 for box in boxes[::3]]
-    assert widths == pytest.approx([1.2, 2.4, 4.8])
-    said = [text.get_text() for text in axes.texts]
-    assert [each for each in said if "bytes" in each] == ["6 bytes", "8 bytes"]
-
-
-def test_a_part_has_bytes():
-    with pytest.raises(ValueError, match="at least one byte"):
-        bytes_of_a_weight({"a": {"x": 0}})
 
 
 def test_the_roof_is_the_lower_of_two_ceilings():

@@ -299,6 +299,7 @@ COMPILED = {
 
 
 @torch.no_grad()
+@pool.short_traces()
 def decoded_by_two_graphs(name: str) -> None:
     """In another process: run-time checks of annotations cannot be compiled."""
     from torch._dynamo.testing import CompileCounter

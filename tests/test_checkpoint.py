@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import textwrap
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+import warm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder import unchecked
@@ -176,6 +176,7 @@ def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved, moment):
         f"""
         import itertools, os, sys, time, torch
         from decoder_only.training import checkpoint
+        print(os.getpid(), flush=True)
         run, moment = {str(saved)!r}, {moment!r}
 
         def say(word):
@@ -198,10 +199,12 @@ def test_a_run_that_is_killed_while_saving_can_always_be_loaded(saved, moment):
             say("saved")
         """
     )
-    command = [sys.executable, "-c", program]
+    command = [*warm.python(), "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        child = int(process.stdout.readline())
         assert f"{moment}\n" in process.stdout  # reads until it is said
-        process.send_signal(signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
     found = load(saved)
     assert found.step >= (8 if moment == "saved" else 7)
     if moment == "renaming":
@@ -230,7 +233,6 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, position, bit, at):
             load(run)
     finally:
         (run / at).write_bytes(whole)
-    assert load(run).step == 7
 
 
 def pristine(factory, made=[]) -> Path:  # noqa: B006 (one folder for all examples)
@@ -238,6 +240,7 @@ def pristine(factory, made=[]) -> Path:  # noqa: B006 (one folder for all exampl
         model = tiny()
         made.append(begin(factory.mktemp("pristine") / "run", model))
         save(made[0], model, step=7)
+        assert load(made[0]).step == 7
     return made[0]
 
 

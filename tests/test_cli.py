@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import io
 import json
@@ -23,8 +24,9 @@ from unittest import mock
 import pytest
 import torch
 import tyro
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from ladder import examples, unchecked
 from matplotlib import pyplot
 
 from decoder_only import cli, recipes
@@ -44,18 +46,29 @@ from decoder_only.stories import StoryLanguage
 from decoder_only.tokenization import BytePairTokenizer
 from decoder_only.training import TrainConfig, checkpoint, log
 
-SMALL = ["--steps=3", "--batch-size=2", "--d-model=16", "--n-layers=1", "--n-heads=2"]
+SMALL = ["--steps=3", "--batch-size=8", "--d-model=16", "--n-layers=1", "--n-heads=2"]
 SMALL += ["--context-length=32", "--samples=0"]
-FEW = [*SMALL, "--language=hamlet", "--stories=20", "--vocab-size=300"]
+FEW = [*SMALL, "--language=hamlet", "--stories=8", "--vocab-size=300"]
 LINE = (
     "The quick brown fox jumps over the lazy dog, and the dog does not mind at all.\n"
 )
 
 
+NAMED = functools.cache(StoryLanguage.named)
+"""A language takes a tenth of a second to build, and no command changes it."""
+
+
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """Each test in a folder of its own."""
+    """Each test in a folder of its own, as a user runs it.
+
+    So without the annotations' checks, which would take most of the time; the tests of the modules
+    have them.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(StoryLanguage, "named", NAMED)
+    with unchecked():
+        yield
 
 
 @pytest.fixture
@@ -104,7 +117,7 @@ def test_stories_are_learned_and_told_without_any_option_but_size(capfd, tmp_pat
     config = config_of(folder)
     assert config["training"]["steps"] == 3
     assert config["model"]["d_model"] == 16
-    assert (config["data"]["n_train"], config["data"]["language"]) == (20, "hamlet")
+    assert (config["data"]["n_train"], config["data"]["language"]) == (8, "hamlet")
     assert len(config["data"]["fingerprints"]["train"]) == 64
     assert checkpoint.load(folder).step == 3
 
@@ -148,18 +161,15 @@ def test_a_text_is_learned_and_continued(text, tmp_path, capfd, vocab_size):
     assert (
         found.tokenizer.vocab_size == found.model.config.vocab_size == int(vocab_size)
     )
-    assert (
-        run("sample", "--run", "runs/fox-1", "--prompt", "The qu", "--seed", "3") == 0
-    )
+    # As much as is written by default, once; bytes alone would take long.
+    few = ["--max-new-tokens=20"] if vocab_size == "257" else []
+    words = ["sample", "--run", "runs/fox-1", "--prompt", "The qu", *few]
+    assert run(*words, "--seed", "3") == 0
     first = capfd.readouterr().out
     assert first.startswith("  The qu")
-    assert (
-        run("sample", "--run", "runs/fox-1", "--prompt", "The qu", "--seed", "3") == 0
-    )
+    assert run(*words, "--seed", "3") == 0
     assert capfd.readouterr().out == first
-    assert (
-        run("sample", "--run", "runs/fox-1", "--prompt", "The qu", "--seed", "4") == 0
-    )
+    assert run(*words, "--seed", "4") == 0
     assert capfd.readouterr().out != first
     for word in ("--temperature=0", "--top-k=3", "--top-p=0.5"):
         assert run("sample", "--run", "runs/fox-1", "--max-new-tokens", "3", word) == 0
@@ -173,11 +183,13 @@ needs_shakespeare = pytest.mark.skipif(
 
 @needs_shakespeare
 def test_shakespeare_is_a_word(tmp_path, capfd):
-    words = [*SMALL, "--vocab-size", "257", "--quiet"]
+    # In few batches: a tenth of the text is held out, and all of it is evaluated.
+    words = [*SMALL, "--batch-size=32", "--context-length=128"]
+    words += ["--vocab-size", "257", "--quiet"]
     assert run("train", "--text", "shakespeare", *words) == 0
     assert "1.0 MB to learn from, 0.11 MB held out" in capfd.readouterr().out
     assert (tmp_path / "runs/shakespeare-1").is_dir()
-    (tmp_path / "shakespeare").write_text(LINE)  # a file of that name goes before
+    (tmp_path / "shakespeare").write_text(LINE * 40)  # a file of that name goes before
     assert run("train", "--text", "shakespeare", *words) == 0
     assert "0.0 MB to learn from" in capfd.readouterr().out
 
@@ -629,8 +641,8 @@ def test_a_run_is_counted_and_says_how_it_went(text, tmp_path, capfd):
     rows = told(capfd, "info", "stories")
     model = checkpoint.load(tmp_path / "stories").model
     assert rows["Parameters"][0] == f"{model.count_parameters():,}"
-    assert rows["Run"][0].startswith("192 tokens of stories, ")
-    assert rows["Run"][1] == "3 of 3 steps of 2 x 32"
+    assert rows["Run"][0].startswith("768 tokens of stories, ")
+    assert rows["Run"][1] == "3 of 3 steps of 8 x 32"
     last = log.read_log("stories")[-1]
     loss, floor = last["validation_loss"], last["floor"]
     assert rows["Loss"][0].startswith(f"{loss:.3f} nats per token held out, ")
@@ -1005,6 +1017,7 @@ def test_what_is_suggested_works_when_pasted(tmp_path, capfd):
     assert run(*words, "--max-new-tokens", "2") == 0
 
 
+@settings(max_examples=examples(20))  # of a hundred
 @given(st.dictionaries(st.sampled_from(["n_layers", "d_model"]), st.integers(1, 9)))
 def test_settings_are_written_as_they_are_read(given_settings):
     """Whatever a configuration holds can be given, and comes back."""
@@ -1311,8 +1324,8 @@ def test_a_run_whose_settings_have_older_names_goes_on(text, tmp_path, capfd):
     state = checkpoint.latest_state("run")
     config, notes = config_of(tmp_path / "run"), dict(state.notes)
     training = json.loads(notes["training"])
-    for settings in (config["training"], training):
-        settings["decay_share"] = settings.pop("decay_fraction")
+    for each in (config["training"], training):
+        each["decay_share"] = each.pop("decay_fraction")
     Path("run/config.json").write_text(json.dumps(config))
     notes["training"] = json.dumps(training)
     tensors = {name: state.tensors[name] for name in state.tensors}

@@ -6,6 +6,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+import warm
 
 from decoder_only.variants.parallelism import (
     hierarchical_all_reduce,
@@ -201,17 +202,26 @@ def fail_on_one(group: Group) -> None:
 
 def test_devices_may_be_processes_with_tensors_of_their_own():
     x = torch.zeros(3)
-    found = launch(joined, 2, x, processes=True)
+    with warm.spawning():
+        found = launch(joined, 2, x, processes=True)
     assert [(total, same) for total, same, _ in found] == [(1.0, True)] * 2
     tensors = [each.tolist() for each in (x, *(own for *_, own in found))]
     assert tensors == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
 
 
+def test_a_process_starts_from_nothing():
+    [(total, same, own)] = launch(joined, 1, torch.ones(1), processes=True)
+    assert (total, same, own.tolist()) == (0.0, True, [2.0])
+
+
 def test_a_process_that_fails_ends_the_others():
     import multiprocessing
 
-    with pytest.raises(
-        RuntimeError, match=r"(?s)^on device 1 of 2.*KeyError: 'the cause'"
+    with (
+        warm.spawning(),
+        pytest.raises(
+            RuntimeError, match=r"(?s)^on device 1 of 2.*KeyError: 'the cause'"
+        ),
     ):
         launch(fail_on_one, 2, processes=True)
     assert not multiprocessing.active_children()

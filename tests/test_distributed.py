@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from unittest import mock
@@ -15,6 +14,7 @@ import pool
 import pytest
 import test_training
 import torch
+import warm
 from test_resume import (
     HELD_OUT,
     SETTINGS,
@@ -67,7 +67,7 @@ def launched(
     with pool.world(n_processes) as environments:
         children = [
             subprocess.Popen(
-                [sys.executable, "-c", script, *arguments],
+                [*warm.python(), "-c", script, *arguments],
                 env=common | environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -397,12 +397,14 @@ class Allocated(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        before = storages((args, kwargs))
-        for key, storage in storages(result).items():
-            if key not in before:
-                self.made[key] = (StorageWeakRef(storage), storage.nbytes())
-        self.made = {k: x for k, x in self.made.items() if not x[0].expired()}
-        self.peak = max(self.peak, sum(n for _, n in self.made.values()))
+        found = {k: x for k, x in storages(result).items() if k not in self.made}
+        before = storages((args, kwargs)) if found else {}
+        made = {k: (StorageWeakRef(x), x.nbytes()) for k, x in found.items()
+                if k not in before}
+        if made:  # most operations look at what is there
+            alive = {k: x for k, x in self.made.items() if not x[0].expired()}
+            self.made = alive | made
+            self.peak = max(self.peak, sum(n for _, n in self.made.values()))
         return result
 
 
@@ -465,11 +467,12 @@ with process_group("cpu") as process:
         restored(state, saved)
         own = state.tensors()
         assert own.keys() == saved.tensors.keys()
-        for key, x in saved.tensors.items():
+        sizes = []
+        for key, x in saved.tensors.items():  # each is read as it is looked up
+            sizes.append(x.nbytes)
             x = x.chunk(2)[process.rank] if x.ndim else x
             assert torch.equal(local_tensor(own[key]), x), key
-        told["whole"] = sum(x.nbytes for x in saved.tensors.values())
-        told["largest"] = max(x.nbytes for x in saved.tensors.values())
+        told["whole"], told["largest"] = sum(sizes), max(sizes)
         told["own"] = sum(local_tensor(x).nbytes for x in own.values())
 
     TrainingState.restore = restore

@@ -101,7 +101,7 @@ def test_the_next_token_is_what_listing_all_texts_gives(vocab_size):
 # ---------------------------------------------------------------------- the stories themselves
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seeds, st.sampled_from([TOKENIZER, BYTES]))
 def test_along_a_story_the_products_are_its_probability(seed, tokenizer):
     text = a_story(seed)
@@ -121,7 +121,7 @@ def test_along_a_story_the_products_are_its_probability(seed, tokenizer):
     assert math.fsum(nats) == pytest.approx(-HAMLET.log_prob(text), abs=1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seeds)
 def test_a_fact_is_a_fact_from_the_space_in_front_of_it(seed):
     """The space may be the template's; the token that says both is filed under the word."""
@@ -137,7 +137,7 @@ def test_a_fact_is_a_fact_from_the_space_in_front_of_it(seed):
     assert n_spaces or "fact" not in kinds
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seeds, st.data())
 def test_any_prefix_alone_gives_what_the_walk_along_the_story_gives(seed, data):
     text = a_story(seed)
@@ -199,7 +199,7 @@ def test_what_cannot_be_said():
 # -------------------------------------------------------------------- what a story is made of
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(seeds)
 def test_the_choices_of_a_story_hold_all_its_information(seed):
     text = a_story(seed)
@@ -248,7 +248,7 @@ def test_kinds_are_those_that_one_would_say():
     assert story.index(place) >= 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(seeds)
 def test_every_fact_of_a_hero_is_a_fact_only_once(seed):
     text = a_story(seed)
@@ -303,7 +303,7 @@ def test_the_hidden_state_tells_who_holds_what_and_where():
     assert seen > 2
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(seeds, st.data())
 def test_the_twin_of_the_twin_is_the_story(seed, data):
     text = a_story(seed)

@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm
 
 from decoder_only_book import stored
 from decoder_only_book.stored import load_runs
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+TOOLS = str(Path(warm.PROGRAM).parent)
 TABLES = sorted((stored.FOLDER / "trials").glob("*.csv"))
 TRIALS = [table.stem for table in TABLES]
 BEST = {"low": 0.25, "high": 2.0}
@@ -334,7 +336,8 @@ def test_help_tells_the_question_and_every_experiment(name, trial, monkeypatch, 
 SCRIPT = """
 import os, signal, sys
 from dataclasses import dataclass
-sys.path.insert(0, {benchmarks!r})
+sys.path[:0] = {places!r}
+import warm
 from frame import Trial
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,7 +363,8 @@ def measure(run):
         yield Found(step=step, loss=(run.learning_rate - 2) ** 2 + step + run.seed)
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat)
+    with warm.spawning():
+        TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat)
 """
 
 
@@ -368,7 +372,7 @@ if __name__ == "__main__":
 def script(frame, tmp_path, monkeypatch):
     """Runs a trial, in a process of its own or here; its error, its status, and its rows."""
     path = tmp_path / "killed.py"
-    path.write_text(SCRIPT.format(benchmarks=str(BENCHMARKS)))
+    path.write_text(SCRIPT.format(places=[str(BENCHMARKS), TOOLS]))
 
     def call(folder, *words, here=False, **environment):
         words = [str(path), "--into", str(tmp_path / folder), *words]
@@ -378,7 +382,7 @@ def script(frame, tmp_path, monkeypatch):
             error, status = "", 0
         else:
             done = subprocess.run(
-                [sys.executable, *words],
+                [*warm.python(), *words],
                 env=os.environ | environment,
                 capture_output=True,
                 text=True,

@@ -685,6 +685,7 @@ def test_streaming_leaves_the_model_as_it_was(tokenizer):
 # -------------------------------------------------------------------------------------- compilation
 
 
+@pool.short_traces()
 def generated_by_one_graph() -> None:
     """In another process: run-time checks of annotations cannot be compiled."""
     from torch._dynamo.testing import CompileCounter

@@ -3,11 +3,11 @@
 import contextlib
 import platform
 import subprocess
-import sys
 from typing import ClassVar
 
 import pytest
 import torch
+import warm
 from torch._dynamo.exc import TorchDynamoException
 
 from decoder_only.base import hardware
@@ -259,7 +259,7 @@ print(counts[-1] - counts[0])
 def test_memory_that_is_kept_is_not_asked_for_again():
     """Three blocks, freed and asked for ten times: the kernel gives their pages once, or always."""
     given_back, kept = (
-        int(subprocess.check_output([sys.executable, "-c", ASK_AND_FREE, *how]))
+        int(subprocess.check_output([*warm.python(), "-c", ASK_AND_FREE, *how]))
         for how in ([], ["keep"])
     )
     assert kept < given_back / 10

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ladder import examples
@@ -60,11 +61,10 @@ class Reader:
     def ask(self, order: list[str]) -> dict:
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
-                [sys.executable, TESTS / "hostile.py", self.folder],
+                [*warm.python(), TESTS / "hostile.py", self.folder],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                env={**os.environ, "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"},
             )
             for good in self.good:
                 answer = self._ask(good)
@@ -496,13 +496,15 @@ def test_the_reader_notices(place, code, seen):
     top, _, _ = place
     program = (
         "import hostile, json, sys; hostile.cli.main = lambda words: exec(words[-1]) or 0\n"
-        "hostile.SECONDS = 1; hostile.main()"
+        "hostile.SECONDS = 0.3; hostile.main()"
     )
     said = subprocess.run(
-        [sys.executable, "-c", program, str(top)],
+        [*warm.python(), "-c", program, str(top)],
         input="\n".join(json.dumps(["x", c]) for c in ("1", "1", code)),
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{TESTS}"},
     )
-    assert seen in said.stdout.splitlines()[-1], said.stderr
+    answer = said.stdout.splitlines()[-1]
+    assert seen in answer, said.stderr
+    assert json.loads(answer)["seconds"] < 3, "ten times what it was given"

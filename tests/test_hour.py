@@ -224,7 +224,7 @@ def test_no_step_waits_for_the_device(monkeypatch):
 
 def test_the_recipe_of_a_gpu_is_one_graph():
     recipe = hour.plan(hour.on_paper("T4"))
-    sizes = {"context_length": 16, "d_model": 32, "n_layers": 2, "n_heads": 2}
+    sizes = {"context_length": 16, "d_model": 32, "n_layers": 1, "n_heads": 2}
     config = hour.config_of(replace(recipe, model=recipe.model | sizes))
     counter, ids = CompileCounter(), torch.zeros(2, 16, dtype=torch.long)
     loss = NextTokenLoss(GPT(replace(config, vocab_size=50)))

@@ -8,15 +8,19 @@ import json
 import math
 import re
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
+from xml.etree import ElementTree
 
 import nbformat
 import notebooks
 import pytest
 import yaml
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 from docutils import nodes
 from fontTools.ttLib import TTFont
 
@@ -56,10 +60,35 @@ def pages(site) -> dict[Path, BeautifulSoup]:
 
 @cache
 def read(path: Path) -> BeautifulSoup:
-    """A page without the colours of its code, which are two thirds of its elements."""
+    """A page without the colours of its code and what is in its drawings: most of its elements."""
     text = path.read_text(encoding="utf-8")
     text = re.sub(r"<pre\b.*?</pre>", plain_code, text, flags=re.DOTALL)
-    return BeautifulSoup(text, "html.parser")
+    soup = BeautifulSoup(DRAWING.sub(r"\1</svg>", text), "html.parser")
+    soup.tags = defaultdict(list)  # by name, in their order: a search takes its time
+    for tag in soup.descendants:
+        if isinstance(tag, Tag):
+            soup.tags[tag.name].append(tag)
+    return soup
+
+
+def every(soup: BeautifulSoup) -> Iterator[Tag]:
+    return chain.from_iterable(soup.tags.values())
+
+
+def of_class(soup: BeautifulSoup, name: str) -> list[Tag]:
+    return [tag for tag in every(soup) if name in tag.get("class", ())]
+
+
+def article_of(soup: BeautifulSoup) -> Tag | None:
+    return next(iter(soup.tags["article"]), None)
+
+
+DRAWING = re.compile(r'(<svg class="drawing\b[^>]*>).*?</svg>', re.DOTALL)
+
+
+def drawings_of(path: Path) -> list[ElementTree.Element]:
+    text = path.read_text(encoding="utf-8")
+    return [ElementTree.fromstring(found[0]) for found in DRAWING.finditer(text)]
 
 
 def plain_code(code: re.Match) -> str:
@@ -68,12 +97,8 @@ def plain_code(code: re.Match) -> str:
 
 @cache
 def anchors(path: Path) -> frozenset[str]:
-    soup = read(path)
-    return frozenset(
-        tag.get(name)
-        for name in ("id", "name")
-        for tag in soup.find_all(attrs={name: True})
-    )
+    named = every(read(path))
+    return frozenset(tag.get(name) for tag in named for name in ("id", "name"))
 
 
 def is_foreign(address: str) -> bool:
@@ -106,28 +131,34 @@ def test_every_page_is_built(pages, site):
 def test_no_link_is_broken(pages):
     broken = []
     for path, soup in pages.items():
-        links = [tag["href"] for tag in soup.select("a[href], link[href]")]
-        links += [tag["src"] for tag in soup.select("[src]")]
-        broken += [wrong_with(link, path) for link in links if link != "#"]
+        links = {
+            tag[name]
+            for tag in every(soup)
+            for name in ("href", "src")
+            if name in tag.attrs
+        }
+        broken += [wrong_with(link, path) for link in links - {"#"}]
     assert not [link for link in broken if link]
 
 
 def test_nothing_is_loaded_from_another_host(pages):
     foreign = []
     for path, soup in pages.items():
-        for tag in soup.find_all({element for element, _ in LOADED}):
-            for element, attribute in LOADED:
-                if tag.name != element or "canonical" in tag.get("rel", []):
+        for element, attribute in LOADED:
+            for tag in soup.tags[element]:
+                if "canonical" in tag.get("rel", []):
                     continue
                 if is_foreign(tag.get(attribute, "")):
                     foreign.append(f"{path.name}: {element} {tag[attribute]}")
-        for tag in soup.find_all("script", src=False):
-            foreign += [
-                f"{path.name}: {found}"
-                for found in re.findall(r"https?://\S+", tag.text)
-            ]
-        for tag in soup.find_all(style=True):
-            foreign += re.findall(r"url\(['\"]?https?:[^)]*", tag["style"])
+        for tag in soup.tags["script"]:
+            if "src" not in tag.attrs:
+                foreign += [
+                    f"{path.name}: {found}"
+                    for found in re.findall(r"https?://\S+", tag.text)
+                ]
+        for tag in every(soup):
+            styles = tag.get("style", "")
+            foreign += re.findall(r"url\(['\"]?https?:[^)]*", styles)
     assert not foreign
 
 
@@ -149,7 +180,7 @@ def test_style_sheets_load_local_files_only(site):
 
 def test_images_have_alternative_texts(pages):
     for path, soup in pages.items():
-        for image in soup.find_all("img"):
+        for image in soup.tags["img"]:
             alt = image.get("alt", "").strip()
             if "logo__image" in image.get("class", ()):
                 continue  # an ornament beside the title
@@ -167,20 +198,28 @@ def test_drawings_are_part_of_the_page_and_have_names(pages, site):
     count = 0
     for path, soup in pages.items():
         assert not soup.select("article img[src$='.svg']"), path.name
-        for drawing in soup.select("svg.drawing"):
+        drawings = drawings_of(path)
+        assert len(drawings) == len(of_class(soup, "drawing")), path.name
+        names = [tag["id"] for tag in every(soup) if "id" in tag.attrs]
+        for drawing in drawings:
             count += 1
-            assert drawing["role"] == "img"
-            assert len(drawing["aria-label"]) >= 20, (
-                f"{path.name}: {drawing['aria-label']}"
+            assert drawing.get("role") == "img"
+            assert len(label := drawing.get("aria-label")) >= 20, (
+                f"{path.name}: {label}"
             )
-            referred = [
-                name
-                for tag in drawing.find_all(True)
-                for key, value in tag.attrs.items()
-                for name in re.findall(r"(?:url\(|href=)#([\w-]+)", f"{key}={value}")
-            ]
-            own = {tag["id"] for tag in drawing.find_all(id=True)}
-            assert {*referred} <= own, path.name
+            values = [value for tag in drawing.iter() for value in tag.attrib.values()]
+            own = [tag.get("id") for tag in drawing.iter() if "id" in tag.attrib]
+            referred = re.findall(r"url\(#([\w-]+)", " ".join(values))
+            for tag in drawing.iter():
+                for name in ("href", "src"):
+                    link = tag.get(name, "#")
+                    assert link.startswith(("#", "data:image/png;")), path.name
+                    referred += [link[1:]] if link[1:] and link[0] == "#" else []
+            assert {*referred} <= {*own}, path.name
+            names += own
+            said = " ".join([*drawing.itertext(), *values])
+            assert not re.search(r"https?:|%s|\?\?\?|:::", said), path.name
+        assert len(names) == len(set(names)), path.name
         written = path.read_text(encoding="utf-8")
         for colour in {*re.findall(r"var\((--c\w{6}),", written)}:
             assert f"{colour}:#" in sheet, f"{path.name}: {colour}"
@@ -196,10 +235,12 @@ def test_chapters_are_light(pages):
 def test_every_formula_is_set_and_no_script_is_sent_for_it(pages, site):
     number = 0
     for path, soup in pages.items():
-        number += len(soup.select("math"))
-        for box in soup.select(".math"):
-            assert len(box.select(".formula > math[display=block]")) == 1, f"{box}"
-        for formula in soup.select("math"):
+        number += len(soup.tags["math"])
+        for box in of_class(soup, "math"):
+            (formula,) = box.find_all("math")
+            assert formula["display"] == "block", f"{box}"
+            assert formula.parent["class"] == ["formula"], f"{box}"
+        for formula in soup.tags["math"]:
             assert formula.get_text(strip=True), f"{path.name}: {formula}"
             assert formula["data-tex"], f"{path.name}: {formula}"
         assert "mathjax" not in str(soup.head).lower(), path.name
@@ -218,8 +259,9 @@ def test_links_to_equations_lead_to_their_numbers(pages):
             assert number not in given.values(), f"{path.name}: {number}"
             given[f"{path.name}#{box['id']}"] = number
     for path, soup in pages.items():
-        for link in soup.select("a[href*='#equation-']"):
-            if "headerlink" in link.get("class", []):
+        for link in soup.tags["a"]:
+            is_to_one = "#equation-" in link.get("href", "")
+            if not is_to_one or "headerlink" in link.get("class", []):
                 continue
             page, _, anchor = link["href"].rpartition("#")
             name = Path(page).name or path.name
@@ -236,13 +278,13 @@ def test_the_font_has_every_sign_of_every_formula(pages):
     known = set(font.getBestCmap()) | {0xFE00}  # says which of two forms of a letter
     missing = {}
     for path, soup in pages.items():
-        for formula in soup.select("math"):
-            signs = set(formula.get_text())
-            for letter in formula.find_all("mi", mathvariant=False):
-                signs.add(italic(letter.get_text()))
-            for sign in "".join(signs - {"\n"}):
-                if ord(sign) not in known:
-                    missing[sign] = f"{path.name}: {formula['data-tex']}"
+        signs = {x: x for math in soup.tags["math"] for x in math.get_text()}
+        for letter in soup.tags["mi"]:
+            if "mathvariant" not in letter.attrs:
+                signs[italic(letter.get_text())] = letter.get_text()
+        for sign in "".join(signs.keys() - {"\n"}):
+            if ord(sign) not in known:
+                missing[sign] = path.name
     assert not missing
 
 
@@ -271,7 +313,7 @@ def test_fonts_are_files_with_their_licence(pages, site):
     for path, soup in pages.items():
         scripts = " ".join(map(str, soup.select("head script")))
         asked = set(re.findall(r"fonts/([\w.-]+\.woff2)", scripts))
-        if soup.select_one("article"):
+        if article_of(soup):
             assert asked == {"source-serif-4.woff2"}, path.name
 
 
@@ -283,22 +325,24 @@ def test_without_scripts_a_page_has_the_light_theme(pages, site):
 
 def test_no_markup_is_left_over(pages):
     for path, soup in pages.items():
-        article = soup.select_one("article")
+        article = article_of(soup)
         if article is None:
             continue
-        code = article.select("pre, code")
+        code = soup.tags["pre"] + soup.tags["code"]
         inside = {id(text) for tag in code for text in tag.strings}
         text = "".join(text for text in article.strings if id(text) not in inside)
         found = LEFT_OVER.search(text)
         assert not found, f"{path.name}: {text[max(0, found.start() - 80) :][:160]}"
-        for reference in article.select("span.xref, .problematic, .system-message"):
-            assert reference.find_parent("a"), f"{path.name}: {reference}"
+        for kind in ("xref", "problematic", "system-message"):
+            for tag in of_class(soup, kind):
+                if tag.name == "span" or kind != "xref":
+                    assert tag.find_parent("a"), f"{path.name}: {tag}"
 
 
 def test_identifiers_are_unique_in_a_page(pages):
     for path, soup in pages.items():
-        article = soup.select_one("article")
-        ids = [tag["id"] for tag in article.find_all(id=True)] if article else []
+        article = article_of(soup)
+        ids = [tag["id"] for tag in every(soup) if article and "id" in tag.attrs]
         assert len(ids) == len(set(ids)), (
             f"{path.name}: {sorted(i for i in ids if ids.count(i) > 1)}"
         )
@@ -309,14 +353,14 @@ def test_every_claim_is_listed(pages, site):
         link["href"].rpartition("#")[2]
         for link in pages[site / "book/claims.html"].select(".claims-list a[href]")
     }
-    stated = {box["id"] for soup in pages.values() for box in soup.select("div.claim")}
+    stated = {box["id"] for soup in pages.values() for box in of_class(soup, "claim")}
     assert listed == stated
 
 
 def test_pages_run_no_script_that_fails(pages):
     """Thebe's settings, inserted twice, raise in the console; the book has no use for them."""
     for path, soup in pages.items():
-        scripts = " ".join(map(str, soup.select("script"))).lower()
+        scripts = " ".join(map(str, soup.tags["script"])).lower()
         assert "thebe" not in scripts, path.name
 
 
@@ -346,7 +390,7 @@ def test_pages_are_light(pages, site):
         if path == site / "index.html":  # leads on to book/index.html
             continue
         styles = soup.select("link[rel=stylesheet], style#styles")
-        scripts = soup.select("script[src]")
+        scripts = [script for script in soup.tags["script"] if "src" in script.attrs]
         assert [style.name for style in styles] == ["style"], path.name
         assert len(scripts) <= 3, f"{path.name}: {scripts}"
         for script in scripts:
@@ -377,7 +421,7 @@ def test_chapters_begin_with_their_question(pages, site):
     for path, soup in pages.items():
         if not source_of(path, site).is_file():
             continue
-        article = soup.select_one("article")
+        article = article_of(soup)
         shown = [x for x in article.select("pre") if not x.find_parent("details")]
         if question := article.find(id="the-question"):
             before = {id(tag) for tag in question.find_all_previous("pre")}
@@ -393,11 +437,14 @@ def test_folds_have_names_of_their_own(pages):
     for path, soup in pages.items():
         names = [
             fold.get_text(strip=True)
-            for fold in soup.select("details.solution > summary")
+            for fold in soup.tags["summary"]
+            if "solution" in fold.parent.get("class", ())
         ]
         assert len(names) == len(set(names)), f"{path.name}: {names}"
-        assert not soup.select("summary[aria-label]")
-        assert not soup.select(".toggle-button")
+        assert not [
+            fold for fold in soup.tags["summary"] if fold.has_attr("aria-label")
+        ]
+        assert not of_class(soup, "toggle-button")
 
 
 def test_figures_come_before_the_code_that_draws_them(pages):
@@ -429,7 +476,7 @@ def test_named_tables_are_numbered_by_chapter(pages):
 
 def test_no_table_is_too_wide_to_read(pages):
     for path, soup in pages.items():
-        for table in soup.select("article table"):
+        for table in soup.tags["table"]:
             n_columns = len(table.select("thead tr:first-child > *"))
             assert n_columns <= 6, f"{path.name}: {table.select_one('thead')}"
 
@@ -447,7 +494,9 @@ def test_what_must_not_break_says_so(pages, site):
 def test_a_condition_is_a_sentence_with_its_name(pages):
     n_notes = 0
     for path, soup in pages.items():
-        for note in soup.select(".claim .claim-note, .claims-list .claim-note"):
+        for note in of_class(soup, "claim-note"):
+            if not note.find_parent(class_=["claim", "claims-list"]):
+                continue
             label = note.select_one(".label")
             if path.stem == "rows":
                 continue
@@ -514,7 +563,7 @@ def test_the_page_of_rows_shows_where_each_leads(pages, site):
     tried = {
         int(box["id"].split("-")[1])
         for soup in pages.values()
-        for box in soup.select("div.claim")
+        for box in of_class(soup, "claim")
     }
     built = {
         row["row"]
@@ -694,6 +743,24 @@ def test_minutes_count_what_stands_open(monkeypatch):
     assert [minutes.rounded(m) for m in (0.2, 2.4, 12.6, 33.0)] == [1, 2, 13, 35]
     assert minutes.said(1, None) == "1 minute to read"
     assert minutes.said(35, 2) == "35 minutes to read, 2 to run"
+
+
+def test_what_is_done_once_is_told_apart_by_its_key(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "book" / "_ext"))
+    import once
+
+    done = []
+    answer = once.remembered(lambda x: done.append(x) or len(done), lambda x: x or None)
+    assert [answer(x) for x in (1, 2, 1, 0, 0)] == [1, 2, 1, 3, 4]
+    keys = {
+        once.of_lexer(None, source, lang, opts, force)
+        for source in ("1", ">>> 1")
+        for lang in ("python", "sh")
+        for opts in (None, {"stripnl": False})
+        for force in (False, True)
+    }
+    assert len(keys) == 16
+    assert once.of_lexer(None, "1", "guess") is None
 
 
 # ---------------------------------------------------------------- finding one's way

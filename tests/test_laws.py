@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ladder import unchecked
+from scipy.optimize import least_squares
 
 from decoder_only.analysis.laws import (
     PUBLISHED,
@@ -151,6 +152,33 @@ def test_known_constants_are_found_with_the_floor_given_and_from_one_start(law):
     wrong = fit(sizes, tokens, losses, floor=law.floor - 0.2, starts=NEAR)
     assert wrong.floor == law.floor - 0.2
     assert wrong.token_exponent < law.token_exponent - 0.01
+
+
+@pytest.mark.parametrize("floor", [None, 1.69])
+def test_searches_end_where_scipys_does(floor):
+    """With noise most residuals lie beyond delta; and where ends is nothing that starts share."""
+    sizes, tokens, losses = noisy(HOFFMANN, 0.01, seed=2)
+    known = [] if floor is None else [math.log(floor)]
+
+    def residuals(x):
+        log_a, log_b, alpha, beta, log_e = [*x, *known]
+        terms = [log_a - alpha * np.log(sizes), log_b - beta * np.log(tokens)]
+        return np.log(np.exp(terms).sum(axis=0) + math.exp(log_e)) - np.log(losses)
+
+    start = [6.0, 6.0, 0.3, 0.3, 0.5][: 5 - len(known)]
+    huber = {"loss": "huber", "f_scale": 1e-3, "ftol": 1e-12, "xtol": 1e-12}
+    theirs = least_squares(residuals, start, **huber)
+    found = fit(sizes, tokens, losses, floor=floor)
+    law = [math.log(found.parameter_factor), math.log(found.token_factor)]
+    law += [found.parameter_exponent, found.token_exponent, math.log(found.floor)]
+    assert law[: len(start)] == pytest.approx(theirs.x, rel=1e-4)
+    assert sum(_hubers(residuals(law[: len(start)]))) <= theirs.cost * (1 + 1e-9)
+
+
+def _hubers(residuals: np.ndarray) -> list[float]:
+    """Half a square up to 0.001, and from there on straight."""
+    sizes = abs(residuals)
+    return [x**2 / 2 if x < 1e-3 else 1e-3 * x - 1e-6 / 2 for x in sizes]
 
 
 def test_of_several_starts_the_lowest_end_wins():

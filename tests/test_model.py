@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from ladder import (
     FEW,
@@ -25,6 +26,7 @@ from ladder import (
     V,
     build,
     compare,
+    examples,
     gradients_at_embeddings,
     normal,
     random_ids,
@@ -787,10 +789,15 @@ def compiled_equals_eager(backend: str, *variants: dict) -> None:
         assert n_parameters == eager.count_parameters()
 
 
+def equals_eager_ahead_of_time(*variants: dict) -> None:
+    with pool.short_traces():
+        compiled_equals_eager("aot_eager", *variants)
+
+
 def test_compiled_models_equal_eager_and_stay_tied():
     """Traced and differentiated ahead of time as one graph, three steps of training long."""
     variants = ({}, MODERN | {"n_layers": 2}, OLD)  # with both of its windows
-    pool.call("test_model:compiled_equals_eager", "aot_eager", *variants)
+    pool.call("test_model:equals_eager_ahead_of_time", *variants)
 
 
 @pytest.mark.skipif(
@@ -834,9 +841,14 @@ def n_graphs(loss: nn.Module, wrap=lambda compiled: compiled) -> int:
 
 
 def graphs_of_training(folder: str) -> None:
+    assert n_graphs(Loss()) == 1
+    with pool.short_traces():
+        graphs_of_other_settings(folder)
+
+
+def graphs_of_other_settings(folder: str) -> None:
     windows = {"windows": (4,), "positions": "rotary", "dropout": 0.1}
     both = windows | {"windows": (None, 4), "n_layers": 2}
-    assert n_graphs(Loss()) == 1
     assert n_graphs(Loss(recompute=True, **both)) == 1
     assert n_graphs(Loss(sliced=True, recompute=True, tied=False, soft_cap=5.0)) == 1
     store = Path(folder, "store").as_uri()
@@ -951,6 +963,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("field", WRONG)
+@hypothesis_settings(max_examples=examples(30))
 @given(data=st.data())
 def test_settings_that_cannot_work_are_named(field, data):
     value = data.draw(WRONG[field])

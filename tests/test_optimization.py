@@ -188,17 +188,16 @@ def change_of_logits(config: GPTConfig, optimizer: str, *, seed: int) -> float:
     return (model(ids[:, :-1]) - before).square().mean().sqrt().item()
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_under_muP_one_rate_moves_every_width_as_far(optimizer, tied, seed):
+def test_under_muP_one_rate_moves_every_width_as_far(optimizer, tied):
     """The coordinate check: with standard weights the change grows, about as sqrt(D) or faster."""
     base = GPTConfig(
         vocab_size=32, context_length=16, d_model=32, n_layers=2, n_heads=4, tied=tied
     )
     widths = (32, 64, 128, 256)
     standard, scaled = (
-        [change_of_logits(config, optimizer, seed=seed) for config in configs]
+        [change_of_logits(config, optimizer, seed=0) for config in configs]
         for configs in (
             [dataclasses.replace(base, d_model=width) for width in widths],
             [widened(base, width) for width in widths],

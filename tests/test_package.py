@@ -19,6 +19,7 @@ from itertools import chain
 import jaxtyping
 import layout
 import pytest
+import warm
 from layout import ROOT, SOURCE, imported, trees
 from rules import of_every
 
@@ -292,7 +293,9 @@ def test_annotations_are_checked_in_each_module_with_arrays_and_no_other():
 # ---------------------------------------------------------------------------------------- purity
 
 IMPORT_EVERYTHING = """
-import importlib, io, os, socket, sys, threading, contextlib
+import importlib, io, os, socket, sys, threading, contextlib, warnings
+warnings.simplefilter("error")
+assert "decoder_only" not in sys.modules
 import torch, numpy, tiktoken, regex, einops, jaxtyping, safetensors.torch, tyro, tqdm
 import matplotlib.pyplot
 
@@ -338,9 +341,7 @@ assert settings == dict(matplotlib.rcParams), "importing changed matplotlib's se
 def test_importing_is_pure():
     done = subprocess.run(
         [
-            sys.executable,
-            "-W",
-            "error",
+            *warm.python("kernels"),
             "-c",
             IMPORT_EVERYTHING,
             f"{SOURCE}{os.sep}decoder_only",

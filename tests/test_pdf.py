@@ -35,10 +35,16 @@ def said() -> dict:
 
 
 @pytest.fixture(scope="module")
-def file(site, said, tmp_path_factory) -> Path:
+def chromium():
+    with browsers.started() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def file(chromium, site, said, tmp_path_factory) -> Path:
     """Four pages of the book, printed."""
     path = tmp_path_factory.mktemp("printed") / "book.pdf"
-    joined.save(pdf.book(site, PAGES, said), path)
+    joined.save(pdf.book(chromium, site, PAGES, said), path)
     return path
 
 
@@ -193,20 +199,24 @@ def test_folds_are_open_and_nothing_waits_for_a_click(drawn):
         assert label not in said
 
 
-def test_paper_is_white_from_either_theme(site, said):
-    looks = []
-    with browsers.started() as chromium:
-        for scheme in ("light", "dark"):
-            options = {"color_scheme": scheme}
-            with pdf.published(chromium, site, said["base"], **options) as page:
-                address = f"{said['base']}/book/00_overview.html"
-                data, _ = pdf.printed(page, address)
-                assert page.evaluate("document.documentElement.dataset.theme") == scheme
-            with pypdfium2.PdfDocument(data) as opened:
-                looks.append([page.render(scale=1).to_numpy() for page in opened])
-    assert len(looks[0]) == len(looks[1])
-    for light, dark in zip(*looks, strict=True):
-        assert np.abs(light.astype(int) - dark).max() <= 8
+def test_paper_is_white_from_either_theme(chromium, site, said, drawn):
+    """A chapter from the dark theme is, page by page, that of the book, which is printed light."""
+    places = {title: place for _, title, place in measure_pdf.listed(drawn)}
+    first, end = places["The whole model, once"], places["3. Attention"]
+    with pdf.published(chromium, site, said["base"], color_scheme="dark") as page:
+        address = f"{said['base']}/book/00_overview.html"
+        data, _ = pdf.printed(page, address, after=first - front(drawn))
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    with pypdfium2.PdfDocument(data) as dark:
+        assert len(dark) == end - first > 3
+        for number, printed in enumerate(dark):
+            shown = pixels(printed)
+            assert shown.mean() > 200
+            assert np.abs(shown - pixels(drawn[first + number])).max() <= 8
+
+
+def pixels(page) -> np.ndarray:
+    return page.render(scale=1).to_numpy().astype(int)
 
 
 BAD = """<!doctype html><title>Bad</title><style>
@@ -219,13 +229,13 @@ div { background: #f6f7f9; border-left: 3px solid #0b62a8; height: 200mm; }
 <p style="break-before: page; height: 230mm">Last of all</p><h2>A lonely heading</h2>"""
 
 
-def test_the_measure_finds_what_is_wrong(tmp_path):
+def test_the_measure_finds_what_is_wrong(chromium, tmp_path):
     path = tmp_path / "bad.pdf"
-    with browsers.started() as chromium:
-        page = chromium.new_page()
-        page.set_content(BAD)
-        options = dict.fromkeys(["print_background", "tagged", "outline"], True)
-        page.pdf(path=path, prefer_css_page_size=True, **options)
+    page = chromium.new_page()
+    page.set_content(BAD)
+    options = dict.fromkeys(["print_background", "tagged", "outline"], True)
+    page.pdf(path=path, prefer_css_page_size=True, **options)
+    page.close()
     bad = measure_pdf.measured(path, secrets=("/volumes/reader",))
     assert bad.pages == 3
     assert bad.blank == [1]

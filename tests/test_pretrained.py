@@ -975,7 +975,7 @@ JUNK = st.recursive(
     max_leaves=6,
 )
 many = settings(
-    max_examples=examples(300), suppress_health_check=list(HealthCheck), database=None
+    max_examples=examples(100), suppress_health_check=list(HealthCheck), database=None
 )
 
 

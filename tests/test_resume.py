@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import nullcontext, suppress
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm
+from ladder import unchecked
 
 from decoder_only import GPT, GPTConfig
 from decoder_only.base import hardware
@@ -23,6 +24,15 @@ from decoder_only.training.checkpoint import latest_state, locked, save_state
 from decoder_only.training.log import append_log, cut_log, read_log
 
 TOKENIZER = BytePairTokenizer([])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_a_command_trains():
+    """Without the annotations' checks, which would take half of the time: see `test_training`."""
+    with unchecked():
+        yield
+
+
 TEXT = text_corpus(
     "the cat sat on the mat, and the dog sat on the cat. " * 8, TOKENIZER
 )
@@ -187,7 +197,7 @@ def kill_again_and_again(run: Path, *, n_kills: int, n_steps: int, seed: int) ->
     rng, killed = random.Random(seed), 0
     script = SCRIPT.format(tests=str(Path(__file__).parent))
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(run), str(n_steps)],
+        [*warm.python(), "-c", script, str(run), str(n_steps)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

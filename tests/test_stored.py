@@ -56,9 +56,9 @@ def test_the_prediction_is_what_the_law_says():
     (held,) = load_runs("heldout")
     for name, floor in {"floor free": None, "floor fixed": runs["floor"][0]}.items():
         law = fit(runs["parameters"], runs["tokens"], runs["loss"], floor=floor)
-        foretold = law.loss(held["parameters"], held["tokens"])
+        predicted = law.loss(held["parameters"], held["tokens"])
         # Said to three decimals; and where a fit ends differs by less than a ten-thousandth.
-        assert foretold == pytest.approx(said[name]["loss"], abs=6e-4)
+        assert predicted == pytest.approx(said[name]["loss"], abs=6e-4)
 
 
 def test_an_experiment_that_was_not_made_is_named():

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import warm
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -309,7 +309,7 @@ print(peak(2**21) - small)
 
 def test_memory_does_not_grow_with_the_text(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", STREAM_WITH_LITTLE_MEMORY, str(tmp_path)],
+        [*warm.python(), "-c", STREAM_WITH_LITTLE_MEMORY, str(tmp_path)],
         capture_output=True,
         text=True,
     )
@@ -322,6 +322,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
 
 DIE_AT_EVERY_STEP = """
 import io, os, signal, sys, warnings
+warnings.simplefilter('ignore')
 from pathlib import Path
 from decoder_only.data import prepared as tokens
 from decoder_only.data.prepared import open_tokens, prepare
@@ -378,7 +379,7 @@ for overwrite in (False, True):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 def test_killed_at_every_step_the_folder_is_finished_or_plainly_not(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", DIE_AT_EVERY_STEP, str(tmp_path)],
+        [*warm.python(), "-c", DIE_AT_EVERY_STEP, str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=300,

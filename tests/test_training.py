@@ -563,6 +563,7 @@ def test_an_evaluation_holds_no_more_rows_than_a_step(accumulation):
     assert {is_training for is_training, _ in shapes} == {True, False}
 
 
+@pool.short_traces()
 def compiled_twice() -> None:
     """In another process: run-time checks of annotations cannot be compiled."""
     graphs = []

@@ -102,7 +102,8 @@ def test_trained_weights_have_the_diagonals_of_the_pair_on_paper():
     assert [*trained["seed"]] == [*untrained["seed"]] == [1, 2, 3, 4, 5]
     for name in ("match", "copy"):
         assert trained[name].min() > 0.7
-        assert untrained[name].max() < 0.1
+        # Tables of zeros would give one share to all seeds.
+        assert 0.2 > untrained[name].max() > untrained[name].min()
         # Without the MLP of the first block the tables show next to nothing.
         assert trained[f"bare_{name}"].max() < 0.3
 

@@ -20,7 +20,7 @@ def test_it_is_told_how_the_table_was_made():
 def test_every_arm_has_five_fresh_pairs():
     runs = load_runs("clocks")
     arms = {(row["arm"], int(row["n_bytes"])) for row in runs}
-    assert len(arms) == 2 * 8 + 4
+    assert len(arms) == 2 * 8
     for arm, size in arms:
         own = runs[(runs["arm"] == arm) & (runs["n_bytes"] == size)]
         assert sorted(own["seed"].tolist()) == [1, 2, 3, 4, 5]
@@ -28,13 +28,11 @@ def test_every_arm_has_five_fresh_pairs():
 
 
 def test_two_devices_time_every_arm_alike(trial, monkeypatch):
-    """With a smaller model and fewer rounds, on threads."""
+    """With fewer rounds, on threads."""
     clocks = trial("clocks")
-    shape = clocks.SHAPE | {"d_model": 32, "n_layers": 1}
-    for name, value in {"SHAPE": shape, "ROUNDS": 2, "SIZES": [4096]}.items():
+    for name, value in {"ROUNDS": 2, "SIZES": [4096]}.items():
         monkeypatch.setattr(clocks, name, value)
-    here, there = launch(clocks.clock, 2, 1, native=True)
+    here, there = launch(clocks.clock, 2, native=True)
     assert here == there, "the slower one's time, on both"
-    arms = ["gloo", "ring", "alone", "nothing sent", "one bucket", "buckets"]
-    assert [row[0] for row in here] == arms
+    assert [row[0] for row in here] == ["gloo", "ring"]
     assert all(0 < fastest <= middle for *_, fastest, middle in here)

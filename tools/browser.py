@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# No sandbox within containers; nothing that Chromium fetches for itself.
+# No sandbox within containers, and no process that only starts others (its children wait behind
+# all others on a busy machine); nothing that Chromium fetches for itself.
 SWITCHES = [
     "--no-sandbox",
+    "--no-zygote",
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-background-networking",

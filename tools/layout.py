@@ -91,6 +91,7 @@ def trees(module: str) -> tuple[ast.Module, ...]:
     )
 
 
+@cache
 def imported(module: str) -> set[str]:
     """Everything that a module imports, anywhere in it, by absolute name."""
     found = set()
@@ -139,6 +140,7 @@ def in_reading_order() -> list[str]:
     return sorted(modules(), key=lambda m: (LAYERS.index(layer(m)), depth(m), m))
 
 
+@cache
 def lines_of_code(text: str) -> int:
     """Lines that hold code: no blank ones, no comments, no docstrings."""
     code = set()

@@ -240,16 +240,15 @@ def listed(base: str, parts: list[Part]) -> str:
     return f'<section class="contents"><h1>Contents</h1>{listing}</section>'
 
 
-def book(site: Path, pages: list[tuple[str, str | None]], said: dict) -> "pikepdf.Pdf":
-    """The pages of the built book in the folder ``site``, printed and joined."""
+def book(
+    chromium, site: Path, pages: list[tuple[str, str | None]], said: dict
+) -> "pikepdf.Pdf":
+    """The pages of the built book in the folder ``site``, printed by a browser and joined."""
     import joined
     import pikepdf
 
     parts, before = [], 0
-    with (
-        browser.started() as chromium,
-        published(chromium, site, said["base"], color_scheme="light") as page,
-    ):
+    with published(chromium, site, said["base"], color_scheme="light") as page:
         for name, caption in pages:
             data, headings = printed(page, f"{said['base']}/{name}.html", before)
             parts.append(Part(name, pikepdf.open(io.BytesIO(data)), headings, caption))
@@ -263,7 +262,8 @@ def main() -> None:
         sys.exit(f"decoder-only: {reason}")
     import joined
 
-    made = book(ROOT / "_build" / "html", captioned(ROOT), settings())
+    with browser.started() as chromium:
+        made = book(chromium, ROOT / "_build" / "html", captioned(ROOT), settings())
     joined.save(made, OUTPUT)
     print(f"The book is in {OUTPUT.name}: {len(made.pages)} pages.")
 

@@ -1,6 +1,6 @@
 """Pre-norm or post-norm: which learns faster, and from which start?
 
-    python benchmarks/trials/wirings.py rates seeds scaled scaled_seeds tied longer
+    python benchmarks/trials/wirings.py rates seeds scaled scaled_seeds tied longer short
 
 Models of twelve blocks, so of twenty-four parts, learn the beginnings of the same stories.
 
@@ -16,6 +16,9 @@ Rates       Halved and doubled until the best loss is between two others, with s
 Seeds       Three fresh ones.
 Measured    The loss on held-out stories every 100 steps, in nats per token; infinite if it is no
             number any more.
+Repeated    `short`, from which laboratory 5 makes one again: the first eight steps of each arm at
+            its best rate, and of post-norm from GPT-2's start at the rates beside it and from
+            another seed. Their loss is on the first 50 of those stories.
 Against     Pre-norm is not special if post-norm ends as low from some start. The small embedding is
             not what holds pre-norm back from GPT-2's start if it gains nothing from a larger one.
 
@@ -36,6 +39,7 @@ from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import next_token_loss
 
 LENGTH, WIDTH, EVERY = 32, 32, 100
+SHORT, FEW = 8, 50  # steps, and the held-out stories that judge them
 GPT2_WIDTH = 768
 
 WIRINGS: dict[str, Callable] = {
@@ -105,6 +109,15 @@ def longer() -> Iterator[list[Run]]:
     yield [replace(arm, seed=1, steps=4 * arm.steps) for arm in arms]
 
 
+def short() -> Iterator[list[Run]]:
+    """A few steps, with a warm-up of a quarter of these, to be made again in a moment."""
+    arms = [replace(TRIAL.best(arm), seed=1) for arm in (*ARMS, SCALED)]
+    again = arms[2]
+    rates = [again.learning_rate / 2, 2 * again.learning_rate]
+    arms += [replace(again, learning_rate=rate) for rate in rates]
+    yield [replace(arm, steps=SHORT) for arm in (*arms, replace(again, seed=2))]
+
+
 @torch.no_grad()
 def build(run: Run) -> GPT:
     """The model of a run as it starts."""
@@ -145,7 +158,7 @@ def forward(model: GPT, ids: Tensor, run: Run) -> Tensor:
 
 @torch.no_grad()
 def held_out_loss(model: GPT, run: Run) -> float:
-    rows = beginnings(stories()[1], LENGTH)
+    rows = beginnings(stories()[1], LENGTH)[: FEW if run.steps == SHORT else None]
     loss = next_token_loss(forward(model, rows[:, :-1], run), rows[:, 1:]).item()
     return loss if math.isfinite(loss) else math.inf
 
@@ -177,4 +190,5 @@ if __name__ == "__main__":
         scaled_seeds=scaled_seeds,
         tied=tied,
         longer=longer,
+        short=short,
     )

@@ -12,6 +12,7 @@
 
 import ast
 import re
+from functools import cache
 
 from docutils import nodes
 
@@ -82,8 +83,13 @@ def part(cell: nodes.container, name: str) -> nodes.container | None:
 
 def statements(cell: nodes.container) -> list[ast.stmt]:
     source = part(cell, "cell_code_source")
+    return parsed(source.astext()) if source else []
+
+
+@cache
+def parsed(source: str) -> list[ast.stmt]:
     try:
-        return ast.parse(source.astext()).body if source else []
+        return ast.parse(source).body
     except SyntaxError:  # a cell with a magic
         return []
 

@@ -427,7 +427,9 @@ def train(
             run = stack.enter_context(new)
         if show is not None:
             what = model, material.tokenizer, recipes.language_of(recipe.data), show
-            screen = Screen(folder, *what, every=2.0 if place.is_rehearsal else 15.0)
+            # A rehearsal's stories go wrong in their first words.
+            how = {"every": 2.0, "longest": 60} if place.is_rehearsal else {}
+            screen = Screen(folder, *what, **how)
             stack.enter_context(contextlib.redirect_stderr(screen))
         return loop.train(
             model,

@@ -13,7 +13,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from decoder_only.recipes import language_of
 from decoder_only.stories import StoryLanguage
 from decoder_only.stories.grammar import Choice, Draw, Known, Lexicon, Remember, Rule
 from decoder_only.stories.world import capital
@@ -54,7 +53,7 @@ def scripts() -> dict[str, list[tuple[str, Any]]]:
         weights = (folder / "weights.safetensors").read_bytes()
         parts = [weights[at : at + PART] for at in range(0, len(weights), PART)]
         about = {"model": config["model"], "data": config["data"], "parts": len(parts)}
-        language = language_of(config["data"])
+        language = StoryLanguage.named(config["data"].get("language", "full"))
         made[f"{name}-0"] = [
             (f"{name}/about", about | {"bytes": len(weights)}),
             (f"{name}/tokenizer", tokenizer),

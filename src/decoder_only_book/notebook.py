@@ -272,7 +272,7 @@ _TINTS = (
     "180,58,0",
 )
 _MARK = '<span style="opacity:.55">{}</span>'
-# A dot behind a true space, so that copied text is the text.
+# A dot after a true space, so that copied text is the text.
 _SPACE = (
     '<span style="background:radial-gradient(circle at 50% 55%,'
     'rgba(128,128,128,.95) 1.3px,transparent 1.8px)"> </span>'

@@ -32,7 +32,7 @@ from decoder_only.plots import (
     numeric_array,
     style,
 )
-from decoder_only_book.vector import show_as_svg
+from decoder_only_book.shown import show_as_svg
 
 __all__ = [
     "ATTENTION",

@@ -46,6 +46,7 @@ class Screen(io.TextIOBase):
         tokenizer, language: the model's, and the judge of its stories.
         show: called with the bar, a figure or None, and the stories in lines.
         every: seconds between two drawings; one comes after each evaluation in any case.
+        longest: the most tokens of a story.
     """
 
     encoding = "utf-8"
@@ -59,9 +60,11 @@ class Screen(io.TextIOBase):
         show: Callable[[str, Figure | None, str], None],
         *,
         every: float = 15.0,
+        longest: int = 250,
     ) -> None:
         self.folder, self.model, self.tokenizer = folder, model, tokenizer
-        self.language, self.show, self.every = language, show, every
+        self.language, self.show = language, show
+        self.every, self.longest = every, longest
         self.stories, self._bar, self._n_judged = "", "", 0
         self._terminal, self._drawn = sys.stderr, -math.inf
         self._thread = threading.current_thread()
@@ -92,7 +95,11 @@ class Screen(io.TextIOBase):
     def _judged(self, step: int) -> str:
         """How many of a few stories are in the language, and one with its first wrong letter."""
         place = self.model.embedding.weight.device
-        settings = {"count": N_STORIES, "max_new_tokens": 250, "temperature": 0.6}
+        settings = {
+            "count": N_STORIES,
+            "max_new_tokens": self.longest,
+            "temperature": 0.6,
+        }
         generator = torch.Generator(place).manual_seed(0)
         with restored_modes(self.model):
             self.model.eval()

@@ -431,7 +431,7 @@ def _aligned(
 
 
 def _inflected(adjective: str) -> str:
-    """The form behind "keine"."""
+    """The form after "keine"."""
     return f"{adjective}n"
 
 

@@ -1,6 +1,5 @@
 """Figures as SVG whose text is text: drawn alike everywhere, and once more for a narrow screen.
 
-    show_as_svg()      in a notebook: from now on figures are displayed and stored as SVG
     svg(figure)        the text of the file
 
 A figure with several columns is drawn twice. The file shows the wide drawing; the narrow one is
@@ -11,7 +10,6 @@ is the same file on every machine. Used by every chapter.
 
 import io
 import re
-import sys
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +30,7 @@ from PIL import Image
 
 from decoder_only.plots import WIDE, WIDTH
 
-__all__ = ["show_as_svg", "svg"]
+__all__ = ["svg"]
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _PNG = "data:image/png;base64,"
@@ -42,22 +40,6 @@ _MANY = 1_500
 _DOTS_PER_INCH = 144
 _FONTS = "'DejaVu Sans',Verdana,sans-serif"
 _ROOT = f"stroke-linejoin:round;stroke-linecap:butt;font-family:{_FONTS}"
-
-
-def show_as_svg() -> None:
-    """Display figures as SVG in the notebook that runs this; elsewhere, do nothing."""
-    if "IPython" not in sys.modules:
-        return
-    shell = sys.modules["IPython"].get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):
-        return
-    # It chooses its own formats when it is imported, and not again.
-    import matplotlib_inline.backend_inline  # noqa: F401
-
-    formatters = shell.display_formatter.formatters
-    for formatter in formatters.values():
-        formatter.pop(Figure, None)
-    formatters["image/svg+xml"].for_type(Figure, svg)
 
 
 def svg(figure: Figure) -> str:
@@ -253,9 +235,12 @@ def _tidy(element: ElementTree.Element) -> None:
 def _small(link: str) -> str:
     """A picture of few colours as numbers of colours, which takes a third of the room."""
     pixels = np.asarray(Image.open(io.BytesIO(b64decode(link.removeprefix(_PNG)))))
-    colours, numbers = np.unique(pixels.reshape(-1, 4), axis=0, return_inverse=True)
-    if len(colours) > 256:
+    # One number for the four bytes of a pixel: sorting these is much faster than sorting rows.
+    words = np.ascontiguousarray(pixels).view(">u4").ravel()
+    words, numbers = np.unique(words, return_inverse=True)
+    if len(words) > 256:
         return link.replace("\n", "")
+    colours = words.view(np.uint8).reshape(-1, 4)
     image = Image.fromarray(numbers.reshape(pixels.shape[:2]).astype(np.uint8), "P")
     image.putpalette(colours[:, :3].tobytes())
     opacity = (

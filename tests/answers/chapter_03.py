@@ -49,6 +49,19 @@ WRONG = {
             "return scores - scores.logsumexp(dim=-1, keepdim=True)",
             "logarithms",
         ),
+        ("scores.exp()", "10 ** scores", "base is 10"),
+        ("scores.exp()", "scores", "no power of e"),
+        (
+            "scores = scores - scores.amax(dim=-1, keepdim=True)\n    powers = scores.exp()",
+            "powers = scores",
+            "divided by their sum",
+        ),
+        (
+            "scores = scores - scores.amax(dim=-1, keepdim=True)\n    powers = scores.exp()\n"
+            "    return powers / powers.sum(dim=-1, keepdim=True)",
+            "return scores.exp() / scores.exp().sum()",
+            "each row has its own",
+        ),
         ("scores = scores - ", "scores -= ", "changes what it was given"),
     ],
     "3.2": [
@@ -68,6 +81,14 @@ WRONG = {
             "without an end",
         ),
         ("weights @ value", "weights", "has the shape"),
+        (
+            " / math.sqrt(query.shape[1])\n",
+            "\n    value = value / math.sqrt(query.shape[1])\n",
+            "after the softmax",
+        ),
+        ("query.shape[1]", "query.shape[0]", "root of S"),
+        ("weights @ value", "weights.T @ value", "weights are transposed"),
+        ("scores.softmax(dim=1)", "scores.exp()", "powers are not divided"),
     ],
     "3.3": [
         (8, "before the division"),
@@ -75,6 +96,9 @@ WRONG = {
         (1, "their powers"),
         (0.1, "other keys"),
         (4, "own included"),
+        (0.9094430, "base 2"),
+        (0.5522755, "base 10"),
+        (0.6787759, "not of 2"),
         (float("nan"), "nan"),
     ],
     "3.4": [

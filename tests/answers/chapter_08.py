@@ -104,7 +104,20 @@ WRONG = {
             "exchanged",
         ),
         ("key[None]", "query[None]", "holds the query"),
-        ("values, keys, values\n", "values\n", "must be a list"),
+        ("values, keys, values\n", "values\n", "must be three things"),
+        ("values, keys, values\n", "values, keys\n", "two things where three"),
+        ("values, keys, values\n", "values, values, keys\n", "another order"),
+        (
+            "return scores.softmax(0) @ values, keys, values\n",
+            "return keys, values, scores.softmax(0) @ values\n",
+            "first of the three",
+        ),
+        ("math.sqrt(len(query))", "math.sqrt(len(keys))", "number of keys"),
+        (
+            "scores.softmax(0) @ values, keys",
+            "(scores.softmax(0) @ values)[None], keys",
+            "number 1 of what you return has the shape",
+        ),
     ],
     "8.4": [
         (400, "attention alone"),
@@ -119,6 +132,7 @@ WRONG = {
         (42, "not from 9"),
         (50, "is not read"),
         (30, "first reading"),
+        (46, "not one more"),
     ],
     "8.6": [
         (1, "three parts"),

@@ -75,7 +75,7 @@ WRONG = {
             "moved / bandwidth",
             "operations are not",
         ),
-        ("return max", "return flops / max", "a second"),
+        ("return max", "return flops / max", "per second"),
         (
             "flops / peak, moved / bandwidth",
             "peak / flops, bandwidth / moved",
@@ -104,7 +104,7 @@ WRONG = {
     "10.5": [
         (10, "falls"),
         (0.01, "more slowly"),
-        (0.9, "loses"),
+        (0.9, "the share by which"),
         (-50, "not a factor"),
         (0.5, "not the new loss"),
     ],

@@ -47,7 +47,7 @@ WRONG = {
             "decoder, encoder, cross\n",
             "decoder are exchanged",
         ),
-        ("encoder, decoder, cross\n", "decoder\n", "must be a list"),
+        ("encoder, decoder, cross\n", "decoder\n", "must be three things"),
     ],
     "11.2": [
         ("    sees[:, :prefix] = True\n", "", "within the question"),

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy import ndarray
-from scipy.optimize import least_squares
 
 from decoder_only.base import checks
 
@@ -142,27 +141,9 @@ def fit(
     """
     checks.number("floor", floor, above=0, optional=True)
     n_constants = 5 if floor is None else 4
-    log_n, log_m, log_loss = _log_runs(parameters, tokens, losses, n_constants)
-
-    def constants(x: ndarray) -> ndarray:  # a known floor is not searched for
-        return x if floor is None else np.insert(x, 2, math.log(floor))
-
-    def residuals(x: ndarray) -> ndarray:
-        return np.logaddexp.reduce(log_terms(constants(x), log_n, log_m)) - log_loss
-
-    def jacobian(x: ndarray) -> ndarray:
-        columns = derivatives(constants(x), log_n, log_m)
-        return columns if floor is None else np.delete(columns, 2, axis=1)
-
-    starts = _starts(log_loss) if starts is None else starts
-    if floor is not None:  # starts that differ in E alone are one
-        starts = dict.fromkeys((a, b, *exponents) for a, b, _, *exponents in starts)
-    huber = {"loss": "huber", "f_scale": delta, "max_nfev": 400}
-    # Scaled steps are eight times as fast, and stop in the long valley where the floor is zero.
-    ends = [least_squares(residuals, x, jacobian, **huber) for x in starts]
-    log_a, log_b, log_e, alpha, beta = constants(min(ends, key=lambda end: end.cost).x)
-    e = math.exp(log_e) if floor is None else float(floor)
-    return JointLaw(e, math.exp(log_a), float(alpha), math.exp(log_b), float(beta))
+    runs = _log_runs(parameters, tokens, losses, n_constants)
+    starts = _starts(runs[2]) if starts is None else starts
+    return _best([values[None] for values in runs], starts, floor, delta)[0]
 
 
 def _log_runs(
@@ -181,19 +162,91 @@ def _log_runs(
     return [np.log(values) for values in runs]
 
 
+def _best(
+    runs: Sequence[ndarray],
+    starts: Sequence[Sequence[float]],
+    floor: int | float | None,
+    delta: float,
+) -> list[JointLaw]:
+    """For each sample of runs the law at the lowest end; logarithms of shape (samples, runs)."""
+    x = np.tile(np.array(starts, dtype=float), (len(runs[0]), 1, 1))
+    if floor is not None:
+        x[..., 2] = math.log(floor)
+    ends, sums = _descend(x, [values[:, None] for values in runs], floor is None, delta)
+    laws = []
+    for constants in ends[np.arange(len(ends)), sums.argmin(axis=1)]:
+        log_a, log_b, log_e, alpha, beta = map(float, constants)
+        e = math.exp(log_e) if floor is None else float(floor)
+        laws.append(JointLaw(e, math.exp(log_a), alpha, math.exp(log_b), beta))
+    return laws
+
+
+def _descend(
+    x: ndarray, runs: Sequence[ndarray], floor_is_free: bool, delta: float
+) -> tuple[ndarray, ndarray]:
+    """Where searches end, and the sums of Huber's losses there. All go side by side.
+
+    A step solves least squares of the linearized residuals. Squares weighted by
+    delta / |residual| beyond delta touch Huber's losses and lie above them elsewhere: what
+    lowers the former lowers the latter. The damping keeps a step short. It falls after each
+    step that lowers the sum, and grows after each that does not, which is taken back.
+
+    Args:
+        x: starts, of shape (samples, starts, 5).
+        runs: logarithms of N, M and the loss, each of shape (samples, 1, runs).
+
+    Source: Marquardt (1963); Holland and Welsch (1977) for the weights.
+    """
+    *sizes, log_loss = runs
+    free = [0, 1, 2, 3, 4] if floor_is_free else [0, 1, 3, 4]
+    identity, damping = np.eye(len(free)), np.full(x.shape[:2], 1e-3)
+    residuals = log_losses(x, *sizes) - log_loss
+    for _ in range(400):
+        columns = derivatives(x, *sizes)[..., free]
+        weights = delta / np.maximum(abs(residuals), delta)
+        rows = (columns * weights[..., None]).swapaxes(-1, -2)
+        damped = rows @ columns + damping[..., None, None] * identity
+        step = np.linalg.solve(damped, rows @ residuals[..., None])[..., 0]
+        tried = x.copy()
+        tried[..., free] -= step
+        others = log_losses(tried, *sizes) - log_loss
+        lower = huber(others, delta) < huber(residuals, delta)
+        x = np.where(lower[..., None], tried, x)
+        residuals = np.where(lower[..., None], others, residuals)
+        damping = np.where(lower, np.maximum(damping / 3, 1e-9), damping * 4)
+        if abs(step).max() < 1e-8:
+            break
+    return x, huber(residuals, delta)
+
+
+def huber(residuals: ndarray, delta: float) -> ndarray:
+    """Sums over the last axis: half the square up to delta, from there on a straight line."""
+    size = abs(residuals)
+    short = np.minimum(size, delta)
+    return (short * (size - short / 2)).sum(axis=-1)
+
+
 def log_terms(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
-    """The logarithms of A / N^alpha, B / M^beta and E, a column for each run."""
-    log_a, log_b, log_e, alpha, beta = constants
-    by_size, by_data = log_a - alpha * log_n, log_b - beta * log_m
-    return np.stack([by_size, by_data, np.full_like(log_n, log_e)])
+    """The logarithms of A / N^alpha, B / M^beta and E, along a new first axis.
+
+    The constants lie along the last axis of theirs, the runs along the last of the others.
+    """
+    log_a, log_b, log_e, alpha, beta = np.moveaxis(constants, -1, 0)[..., None]
+    terms = log_a - alpha * log_n, log_b - beta * log_m, log_e
+    return np.stack(np.broadcast_arrays(*terms))
+
+
+def log_losses(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
+    """The logarithm of the loss that each law gives each run."""
+    return np.logaddexp.reduce(log_terms(constants, log_n, log_m))
 
 
 def derivatives(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
-    """Of each run's log loss by log A, log B, log E, alpha and beta."""
+    """Of each run's log loss by log A, log B, log E, alpha and beta, along a new last axis."""
     terms = log_terms(constants, log_n, log_m)
     by_size, by_data, by_floor = np.exp(terms - np.logaddexp.reduce(terms))
     columns = [by_size, by_data, by_floor, -by_size * log_n, -by_data * log_m]
-    return np.stack(columns, axis=1)
+    return np.stack(columns, axis=-1)
 
 
 def _starts(log_loss: ndarray) -> list[tuple[float, ...]]:
@@ -228,13 +281,11 @@ def bootstrap(
     # the gradient vanishes, so that each search starts at a high floor too.
     floors = (max(e, 1e-6), 0.6 * runs[2].min())
     near = [(math.log(a), math.log(b), math.log(low), alpha, beta) for low in floors]
-    draws = np.random.default_rng(seed)
-    laws = []
-    for _ in range(n_samples):
-        chosen = draws.integers(len(runs[0]), size=len(runs[0]))
-        sample = [values[chosen] for values in runs]
-        laws.append(fit(*sample, **settings | {"starts": near}))
-    return laws
+    n_runs = len(runs[0])
+    chosen = np.random.default_rng(seed).integers(n_runs, size=(n_samples, n_runs))
+    samples = [np.log(values)[chosen] for values in runs]
+    known, delta = settings.get("floor"), settings.get("delta", 1e-3)
+    return _best(samples, near, known, delta)
 
 
 def interval(

@@ -360,9 +360,15 @@ def _memory(
 ) -> dict[str, int | float]:
     """Bytes on each device.
 
-    All devices divide the state, those of a group the activations and the loss.
+    All devices divide the state, those of a group the activations and the loss. Where weights are
+    gathered block by block, 16-bit copies of two exist: of one that computes, and of the next.
     """
     memory = counting.training_bytes(config, batch_size, **way)
+    if n_devices > tensor_parallel:
+        counted = counting.count_parameters(config)
+        block = (counted["attention"] + counted["mlp"]) // config.n_layers
+        n_copied = 1 if way.get("recompute") else config.n_layers
+        memory["activations"] -= 2 * block * max(0, n_copied - 2)
     for name in ("weights", "gradients", "optimizer"):
         memory[name] /= n_devices
     for name in ("activations", "loss"):
@@ -373,13 +379,21 @@ def _memory(
 def _fill(
     config: GPTConfig, device: Device, n_devices: int, tensor_parallel: int
 ) -> tuple[int, dict[str, int | float]]:
-    """The largest power of two of sequences that the memory holds, a tenth of it left free."""
-    costs = {2**n: _memory(config, 2**n, n_devices, tensor_parallel) for n in range(12)}
-    fitting = [n for n in costs if sum(costs[n].values()) <= 0.9 * device.memory]
-    if not fitting:
+    """As many sequences as the memory holds, a tenth of it left free."""
+    room = 0.9 * device.memory
+
+    def cost(n: int) -> dict[str, int | float]:
+        return _memory(config, n, n_devices, tensor_parallel)
+
+    one = cost(1)
+    if sum(one.values()) > room:
         raise ValueError(
-            f"{sum(costs[1].values()) / 1e9:.0f} GB for a single sequence do not fit "
+            f"{sum(one.values()) / 1e9:.0f} GB for a single sequence do not fit "
             f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
             "larger devices, fewer parameters or a shorter context"
         )
-    return fitting[-1], costs[fitting[-1]]
+    each = sum(cost(2).values()) - sum(
+        one.values()
+    )  # memory grows by as much a sequence
+    n = 1 + int((room - sum(one.values())) / each)
+    return n, cost(n)

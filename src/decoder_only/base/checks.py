@@ -7,12 +7,15 @@
 A value is checked once, where it enters; what is inside trusts it. Chapter 8.
 """
 
+import functools
 import operator
 import reprlib
 import sys
 from collections.abc import Iterable
 from numbers import Integral, Number, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+_type_hints = functools.cache(get_type_hints)
 
 # Of a long list or text only the beginning and the end are looked at.
 _shortened = reprlib.Repr()
@@ -76,7 +79,7 @@ def choices(settings: object) -> None:
     Raises:
         ValueError: as `choice` does.
     """
-    for name, kind in get_type_hints(type(settings)).items():
+    for name, kind in _type_hints(type(settings)).items():
         if kind is bool or get_origin(kind) is Literal:
             choice(name, getattr(settings, name), get_args(kind) or (True, False))
 

@@ -96,7 +96,7 @@ def _interruptible(*, is_last: bool) -> Iterator[list[int]]:
     Within the context a warning is one line, as an error is.
 
     Args:
-        is_last: the interpreter ends afterwards, and Ctrl-C shall not disturb that.
+        is_last: the interpreter ends afterwards, and Ctrl-C must not disturb that.
 
     Yields:
         The signals that came.

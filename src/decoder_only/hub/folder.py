@@ -57,14 +57,14 @@ def load(
         folder_or_name: a run's folder; or one in the layout of `transformers`, of the gpt2, llama
             or qwen3 family, such as `export` writes; or a name in `PUBLISHED`, which is looked up
             in Hugging Face's cache and then fetched, if huggingface_hub is installed.
-        device: where the model shall be; the CPU by default.
+        device: where the model will be; the CPU by default.
 
     Returns:
         The model in evaluation mode and the dtype stored, without dropout. The tokenizer, or None
         if the folder has no tokenizer.json.
 
     Raises:
-        FileNotFoundError: there is no such folder or name, a file is missing, or the network is.
+        FileNotFoundError: there is no such folder or name, a file or the network is missing.
         ValueError: a file is damaged, describes a model that `GPT` does not compute, or a tokenizer
             that is not byte-level BPE of GPT-2's kind.
     """
@@ -172,7 +172,7 @@ def export(
         model: its weights are stored in the dtype that they have.
         tokenizer: of at most as many tokens as the model; None writes the model alone.
         folder: is made if it is not there.
-        overwrite: whether it may hold files already, of which those named alike are replaced.
+        overwrite: whether the folder may hold files already; those of the same names are replaced.
 
     Raises:
         FileExistsError: the folder is not empty; or it holds a run or what `prepare` made, which

@@ -84,7 +84,7 @@ def from_gpt2(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Returns:
         Tensors under our names, in our layout, of the dtype given; they may share memory with
-        those given. There is no head's matrix among them where it is the embedding's.
+        those given. A head tied to the embedding is left out.
 
     Raises:
         ValueError: if tensors are missing, left over, or of sizes that do not fit together.
@@ -207,7 +207,7 @@ def to_ours(
 
 
 def _equal(left: Tensor, right: Tensor) -> bool:
-    """Bit for bit, so that what is no number equals itself."""
+    """Bit for bit, so that NaN equals itself."""
     same_kind = (left.dtype, left.shape) == (right.dtype, right.shape)
     parts = (x.contiguous().view(-1).view(torch.uint8) for x in (left, right))
     return same_kind and torch.equal(*parts)

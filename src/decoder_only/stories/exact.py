@@ -1,6 +1,6 @@
 """What a perfect model knows: every choice of a text, its hidden state, and the next token.
 
-A story is a path through the choices of the grammar. At any place of it the path so far fixes
+A story is a path through the choices of the grammar. At any place the path so far fixes
 what is remembered (who is in the story, who holds what, where), and the choices still open fix
 what can follow. So the distribution of the next token is a sum over paths:
 
@@ -76,7 +76,7 @@ class Place:
         ahead: what is still to be told, as linked pairs (node, kind), the next one first.
         memory: what is remembered, see `grammar.Memory`.
         told: what the story has said already; to say it again is agreement.
-        at: how many characters of the text are behind it.
+        at: how many characters of the text come before it.
         fact: the last that came up, as (whose, which).
     """
 
@@ -87,12 +87,12 @@ class Place:
     fact: tuple[str, str] | None = None
 
     def put(self, nodes: Sequence[Any], kind: str) -> None:
-        """Puts nodes in front of what is ahead."""
+        """Puts nodes before what is ahead."""
         for node in reversed(nodes):
             self.ahead = node, kind, self.ahead
 
     def next(self) -> tuple[str | Choice | Draw | None, str]:
-        """The next node that says or chooses something, and its kind; None behind the end."""
+        """The next node that says or chooses something, and its kind; None after the end."""
         while self.ahead:
             node, kind, self.ahead = self.ahead
             if isinstance(node, str | Choice | Draw):
@@ -345,7 +345,7 @@ class NextToken:
         self._bytes = {id: tokenizer.token_bytes(id) for id in ordinary}
         for token in self._bytes.values():
             if b" " in token.lstrip(b" "):
-                raise ValueError(f"a {token=} must be cut in front of its space")
+                raise ValueError(f"a {token=} must be cut before its space")
         self.language, self.tokenizer = language, tokenizer
         self._ids: dict[str, list[int]] = {}
         self.end_of_text = special[END_OF_TEXT]
@@ -359,7 +359,7 @@ class NextToken:
             yield self._following(place, text[:end], ids[:count])
 
     def after(self, ids: Sequence[int]) -> Settled | Fork:
-        """What could follow these tokens of a story, an end of text in front of it or not.
+        """What could follow these tokens of a story, with or without an end of text before them.
 
         Raises:
             ValueError: no story begins with them.

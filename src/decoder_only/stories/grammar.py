@@ -21,7 +21,7 @@ The notation of templates:
     {friend.home}     something that is known, found by following the dots
     {thing=things}    draws a word that the story has not used yet, and remembers it as "thing"
     {thing=things.a}  the same, but says the word's form "a" ("a red kite")
-    {winner:friend}   says nothing; remembers the friend as "winner", too
+    {winner:friend}   says nothing; also remembers the friend as "winner"
     <rule>            tells the rule of that name
 
 Chapter 9 reads loss curves against the floor that this makes possible.
@@ -249,7 +249,7 @@ class Lexicon:
             entry["uses"] = ((self, index),)
 
     def find(self, form: str, text: str, at: int, used: Sequence[int]) -> int | None:
-        """The entry whose form stands at the cursor; lengths are tried, words looked up."""
+        """The entry whose form is at the cursor; lengths are tried, words looked up."""
         if form not in self.forms:
             index_of = {entry[form]: index for index, entry in enumerate(self.entries)}
             self.forms[form] = index_of, sorted({len(word) for word in index_of})
@@ -439,7 +439,7 @@ class Grammar:
         return _with_options(_joined(nodes))
 
     def _compiled(self, token: str) -> Sequence[Any]:
-        """The nodes of what stands in brackets or braces, or of a word."""
+        """The nodes of what is in brackets or braces, or of a word."""
         if token[0] == "[":
             return self.compile(token[1:-1])
         if token[0] == "<":

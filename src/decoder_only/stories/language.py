@@ -82,7 +82,7 @@ class Explanation:
         log_prob: of the whole story, in nats; minus infinity for any other text.
         at: how many of its characters some story begins with.
         expected: what could have followed, most probable first, each with its probability given
-            what stood before.
+            the text before.
     """
 
     text: str
@@ -353,7 +353,7 @@ class StoryLanguage:
 
 
 def agreement(text: str, at: int, lead: str) -> int:
-    """How many characters at the start of `lead` stand in the text at the cursor."""
+    """How many characters at the start of `lead` agree with the text at the cursor."""
     pairs = zip(text[at : at + len(lead)], lead, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

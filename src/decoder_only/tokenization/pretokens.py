@@ -25,6 +25,8 @@ GPT2_PATTERN = "|".join(
 
 It is the pattern that tiktoken ships; the ids are those of GPT-2's original pattern."""
 
+_compiled = cache(regex.compile)  # the cache of `regex` is as slow as a match
+
 
 def pretokenize(text: str, pattern: str = GPT2_PATTERN) -> Iterator[str]:
     """Cut text into words (pre-tokens). Joined, the words are the text.
@@ -40,7 +42,7 @@ def pretokenize(text: str, pattern: str = GPT2_PATTERN) -> Iterator[str]:
         ValueError: the pattern does not match a part of the text, which could not be restored.
     """
     end = 0
-    for match in regex.finditer(pattern, _as_tiktoken_reads(text)):
+    for match in _compiled(pattern).finditer(_as_tiktoken_reads(text)):
         if match.start() != end:
             break
         end = match.end()

@@ -487,7 +487,7 @@ def load(folder: AnyPath, *, device: torch.device | None = None) -> SavedRun:
 
     Args:
         folder: the run's.
-        device: where the model shall be; None for the CPU.
+        device: where the model will be; None for the CPU.
 
     Raises:
         FileNotFoundError: there is no such folder, no run in it, or no saved weights.

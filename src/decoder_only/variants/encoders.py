@@ -338,7 +338,7 @@ def mask_tokens(
 
     Of the tokens that are asked for, most are replaced by the mask, some by a token drawn at
     random, and the others stay. In use the model meets no mask, or one. So it must learn that an
-    input may be wrong, and that a target may be behind any input.
+    input may be wrong, and that a target may come after any input.
 
     Args:
         ids: the texts, on the CPU.

@@ -215,7 +215,7 @@ def answer_rows(
 
     Args:
         prompts: ids, one at least in each.
-        answers: as many; each with its end-of-text token, if the model shall learn to stop.
+        answers: as many; each with its end-of-text token, if the model is to learn to stop.
         pad_id: fills up short rows.
 
     Returns:

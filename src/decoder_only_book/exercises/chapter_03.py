@@ -28,7 +28,9 @@ def _attend(
         scores = scores.T
     if mistake == "K":
         scores = scores / query.shape[-1]
-    elif mistake != "no root":
+    elif mistake == "root of S":
+        scores = scores / math.sqrt(len(query))
+    elif mistake not in ("no root", "root last"):
         scores = scores / math.sqrt(query.shape[-1])
     if mistake == "inverted":
         sees = ~sees
@@ -43,6 +45,12 @@ def _attend(
     weights = scores.softmax(dim=0 if mistake == "queries" else 1)
     if mistake == "late":
         weights = weights * sees
+    if mistake == "root last":
+        weights = weights / math.sqrt(query.shape[-1])
+    if mistake == "powers":
+        weights = scores.exp()
+    if mistake == "weights.T":
+        weights = weights.T
     return weights @ (key if mistake == "key" else value)
 
 
@@ -110,6 +118,17 @@ EXERCISES: dict[str, Exercise] = {
                 (x - x.max()).exp() / (x - x.max()).exp().sum(-1, keepdim=True)
             ),
             "these are logarithms of the weights": lambda x: x.log_softmax(-1),
+            "the base is 10; softmax has e": lambda x: (x * math.log(10)).softmax(-1),
+            "the scores are divided by their sum; take e to their power first": lambda x: (
+                x / x.sum(-1, keepdim=True)
+            ),
+            "the shift is right, but no power of e is taken": lambda x: (
+                (x - x.amax(-1, keepdim=True))
+                / (x - x.amax(-1, keepdim=True)).sum(-1, keepdim=True)
+            ),
+            "large scores overflow, and the sum is over all rows; each row has its own": (
+                lambda x: x.exp() / x.exp().sum()
+            ),
             "the powers are not divided by their sum": lambda x: (
                 x - x.amax(-1, keepdim=True)
             ).exp(),
@@ -155,6 +174,18 @@ EXERCISES: dict[str, Exercise] = {
                 "keys ask"
             ),
             "the average is of the keys; it should be of the values": _wrong("key"),
+            "the root of K comes after the softmax; divide the scores by it": _wrong(
+                "root last"
+            ),
+            "the scores are divided by the root of S; K is the width of a key": _wrong(
+                "root of S"
+            ),
+            "the weights are transposed: each row belongs to a query": _wrong(
+                "weights.T"
+            ),
+            "the powers are not divided by their sum, so rows do not sum to 1": _wrong(
+                "powers"
+            ),
         },
     ),
     "3.3": Predict(
@@ -172,6 +203,15 @@ EXERCISES: dict[str, Exercise] = {
             "that is the score; take e to its power": math.log(8),
             "the scores were divided by their sum; their powers should be": 1,
             "that is the weight of one of the other keys": 0.1,
+            "log is the natural logarithm here, and e to its power is 8; yours has base 2": (
+                math.exp(3) / (math.exp(3) + 2)
+            ),
+            "log is the natural logarithm here, and e to its power is 8; yours has base 10": (
+                math.exp(math.log10(8)) / (math.exp(math.log10(8)) + 2)
+            ),
+            "the powers are those of e, not of 2": (
+                2 ** math.log(8) / (2 ** math.log(8) + 2)
+            ),
             "divide by the sum of all powers, the middle one's own included": 4,
         },
     ),

@@ -169,6 +169,17 @@ EXERCISES: dict[str, Exercise] = {
             "keys and values are exchanged": lambda q, k, v, ks, vs: _cached_step(
                 q, v, k, vs, ks
             ),
+            "the output, then the keys, then the values: yours come in another order": (
+                lambda *a: tuple(_cached_step(*a)[i] for i in (0, 2, 1))
+            ),
+            "the output is the first of the three": lambda *a: tuple(
+                _cached_step(*a)[i] for i in (1, 2, 0)
+            ),
+            "the scores are divided by the root of the number of keys; K is their width": (
+                lambda *a: _cached_step(
+                    a[0] * (len(a[0]) / (len(a[3]) + 1)) ** 0.5, *a[1:]
+                )
+            ),
             "the cache holds the query; the key belongs there": lambda q, k, v, ks, vs: (
                 _cached_step(q, q, v, ks, vs)
             ),
@@ -210,6 +221,7 @@ EXERCISES: dict[str, Exercise] = {
             "the first new token comes from 8 positions, not from 9": 42,
             "the token written last is not read": 50,
             "the first reading counts, too": 30,
+            "the reading of the 8 is the first of the 4, not one more": 46,
             "with a cache, the token written last is still not read": 12,
         },
     ),

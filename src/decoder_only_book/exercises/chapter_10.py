@@ -87,8 +87,8 @@ EXERCISES: dict[str, Exercise] = {
     "10.2": Write(
         title="time under the roofline",
         task="A kernel does `flops` operations and moves `moved` bytes; the device does `peak` "
-        "operations and moves `bandwidth` bytes a second, both at once. Return the shortest time "
-        "in seconds, a float.",
+        "operations and moves `bandwidth` bytes per second, both at once. Return the shortest "
+        "time in seconds, a float.",
         stub="def roofline_time(flops, moved, peak, bandwidth):\n    ...",
         hints=(
             "Computing takes flops / peak seconds.",
@@ -109,7 +109,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             "the bytes are not counted": lambda f, m, p, b: f / p,
             "the operations are not counted": lambda f, m, p, b: m / b,
-            "these are operations a second; a time is asked for": lambda f, m, p, b: (
+            "these are operations per second; return a time": lambda f, m, p, b: (
                 f / _time(f, m, p, b)
             ),
             "the fractions are turned round": lambda f, m, p, b: max(p / f, b / m),
@@ -123,7 +123,7 @@ EXERCISES: dict[str, Exercise] = {
         hints=(
             "Forward, a parameter takes 2 operations for each token.",
             "Backward costs twice as much as forward.",
-            "6 N D.",
+            "6 N M, for N parameters and M tokens.",
         ),
         answer=1.2e18,
         wrong={
@@ -136,8 +136,8 @@ EXERCISES: dict[str, Exercise] = {
     ),
     "10.4": Predict(
         title="where the roofline bends",
-        task="A device does 300e12 operations and moves 2e12 bytes a second. From how many "
-        "operations for each byte on can it reach its peak?",
+        task="A device does 300e12 operations and moves 2e12 bytes per second. At how many "
+        "operations per byte does it first reach its peak?",
         hints=(
             "At the bend, computing takes as long as moving.",
             "Operations / 300e12 equals bytes / 2e12.",
@@ -165,7 +165,7 @@ EXERCISES: dict[str, Exercise] = {
         wrong={
             "the exponent has a minus: the loss falls": 10,
             "the exponent is a half: the loss falls more slowly than N grows": 0.01,
-            "that is what the loss loses": 0.9,
+            "that is the share by which the loss falls": 0.9,
             "the exponent is not a factor": -50,
             "a half is the exponent, not the new loss": 0.5,
         },

@@ -228,23 +228,45 @@ def difference(outputs: dict[str, Any], wanted: dict[str, Any]) -> str:
             continue
         if found is None:
             return "your function returns nothing; end it with a return"
-        kind = "list" if isinstance(right, list | tuple) else type(right).__name__
-        if isinstance(right, list | tuple):
-            fits = isinstance(found, list | tuple)
-        elif isinstance(right, float):
-            fits = isinstance(found, float | int | Tensor)
-        else:
-            fits = isinstance(found, type(right))
-        if not fits:
-            return f"the result must be a {kind}, and it is a {type(found).__name__}"
-        if isinstance(right, Tensor) and found.shape != right.shape:
-            shapes = tuple(found.shape), tuple(right.shape)
-            return (
-                f"the result has the shape {shapes[0]} where {shapes[1]} is asked for"
-            )
+        misfit = _misfit_of_things if isinstance(right, tuple) else _misfit
+        wrong_form = misfit(found, right)
+        if wrong_form:
+            return wrong_form
         if isinstance(found, Tensor) and found.isnan().any():
             return f"with {name}, the result has nan in it"
         passed = [other for other in wanted if same(outputs[other], wanted[other])]
         also = f"; right with {' and '.join(passed)}" if passed else ""
         return f"with {name}, the numbers differ{also}"
     return "the results differ"
+
+
+def _misfit(found: Any, right: Any, what: str = "the result") -> str | None:
+    """In what a result's type or shape is not the one asked for; None where it is."""
+    accepted: dict[type, Any] = {list: list | tuple, float: float | int | Tensor}
+    if not isinstance(found, accepted.get(type(right), type(right))):
+        kinds = type(right).__name__, type(found).__name__
+        return f"{what} must be a {kinds[0]}, and it is a {kinds[1]}"
+    if isinstance(right, Tensor) and found.shape != right.shape:
+        shapes = tuple(found.shape), tuple(right.shape)
+        return f"{what} has the shape {shapes[0]} where {shapes[1]} is asked for"
+    return None
+
+
+def _misfit_of_things(found: Any, right: tuple) -> str | None:
+    """The same for a function that returns several things."""
+    wish = _things(len(right))
+    if not isinstance(found, list | tuple):
+        return f"the result must be {wish}, and it is a {type(found).__name__}"
+    if len(found) != len(right):
+        return f"your function returns {_things(len(found))} where {wish} are asked for"
+    for number, (part, its_right) in enumerate(zip(found, right, strict=True), start=1):
+        misfit = _misfit(part, its_right, f"number {number} of what you return")
+        if misfit:
+            return misfit
+    return None
+
+
+def _things(n: int) -> str:
+    """So many, as a reader counts what is returned with commas."""
+    words = ("nothing", "one thing", "two things", "three things", "four things")
+    return words[n] if n < len(words) else f"{n} things"

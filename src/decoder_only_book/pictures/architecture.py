@@ -313,7 +313,7 @@ def _draw_strip(drawing: _Drawing) -> None:
         drawing.arrow("model", (read, _LINE), (read, 1.03), size=8)
         _box(drawing, "normalization", norm, norm + 0.50, 1.2, "Norm")
         drawing.arrow("model", (norm + 0.50, 1.2), (start + 0.01, 1.2), size=7)
-        if part == "attention":  # as many heads, one behind the other
+        if part == "attention":  # as many heads, drawn as a stack
             for by in (0.12, 0.06):
                 corners = (start + by, 1.03 + by, end + by, 1.37 + by)
                 drawing.box(

@@ -239,7 +239,7 @@ def _lay_out(pieces: Sequence[str]) -> tuple[list[tuple[float, int, float]], int
     places, x, line = [], 0.04, 0
     for word in words:
         if x + _width("".join(word)) > _WIDTH - 0.08:
-            # The space in front of the first word of a line hangs over its edge.
+            # The space before the first word of a line hangs over its edge.
             x, line = 0.04 - _width(" "), line + 1
         for piece in word:
             places.append((x, line, _width(piece)))

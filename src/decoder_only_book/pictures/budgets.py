@@ -1,6 +1,5 @@
-"""Pictures of what training costs and what it buys: bytes, a roofline, valleys of equal budgets.
+"""Pictures of what training costs and what it buys: a roofline, valleys of equal budgets.
 
-    bytes_of_a_weight(ways)                 boxes for what each weight brings into memory
     roofline(peak, bandwidth, works)        the most that a device does, by operations for each byte
     valleys(law, budgets, sizes)            the loss by size, a curve for each budget
 
@@ -12,60 +11,15 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy import ndarray
 
 from decoder_only.analysis.laws import JointLaw
 from decoder_only_book import plots
 
-__all__ = ["bytes_of_a_weight", "roofline", "valleys"]
+__all__ = ["roofline", "valleys"]
 
 _WIDTH = 5.0
 _COLOURS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.SKY)
-
-
-def bytes_of_a_weight(ways: Mapping[str, Mapping[str, int]]) -> Figure:
-    """Draw what memory holds for each weight in training, a row of boxes for each way.
-
-    A box is as wide as its bytes, and a part has the same colour in every row.
-
-    Args:
-        ways: the bytes of each part, by the name of the way.
-
-    Returns:
-        A figure, as wide as a phone.
-
-    Raises:
-        ValueError: a part without bytes, or no way at all.
-    """
-    if not ways or any(size <= 0 for parts in ways.values() for size in parts.values()):
-        raise ValueError(f"{ways=} must have parts of at least one byte")
-    names = list(dict.fromkeys(name for parts in ways.values() for name in parts))
-    if len(names) > len(_COLOURS):
-        raise ValueError(f"{len(names)} parts, and colours for {len(_COLOURS)}")
-    longest = max(sum(parts.values()) for parts in ways.values())
-    unit = (_WIDTH - 0.2) / longest
-    height = 1.0 * len(ways) + 0.1
-    axes = plots.page(_WIDTH, height)
-    middle = {"ha": "center", "va": "center_baseline"}
-    for row, (way, parts) in enumerate(ways.items()):
-        y, left = height - 1.0 * (row + 1), 0.1
-        axes.text(left, y + 0.83, way, va="center_baseline", fontweight="bold")
-        for name, size in parts.items():
-            width = size * unit
-            colour = _COLOURS[names.index(name)]
-            plots.box(axes, (left, y + 0.05), (width - 0.04, 0.6), colour, 0.25)
-            axes.text(left + width / 2, y + 0.49, name, fontsize=9.3, **middle)
-            axes.text(left + width / 2, y + 0.2, f"{size}", **middle)
-            left += width
-        axes.text(
-            _WIDTH - 0.12,
-            y + 0.83,
-            f"{sum(parts.values())} bytes",
-            ha="right",
-            va="center_baseline",
-        )
-    return axes.figure
 
 
 def roofline(
@@ -105,7 +59,7 @@ def roofline(
     axes.set(xscale="log", yscale="log", xlim=(low, high))
     axes.set(
         xlabel="intensity (operations per byte)",
-        ylabel="at most (operations per second)",
+        ylabel="attainable operations per second",
     )
     axes.minorticks_off()
     axes.legend(loc="lower right")

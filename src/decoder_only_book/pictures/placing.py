@@ -15,8 +15,8 @@ from decoder_only_book import plots
 
 __all__ = ["placing"]
 
-# What each way brings in, from bottom to top of its column: behind the tokens, behind the
-# projections, behind the product.
+# What each way brings in, from bottom to top of its column: after the tokens, after the
+# projections, after the product.
 _WAYS = {
     "added\nrows, waves": (("$+\\,P_s$", "$+\\,P_t$"), None, None),
     "turned\nrotary": (None, ("turn $s$", "turn $t$"), None),

@@ -94,7 +94,7 @@ def fates(
     Args:
         n: how many tokens, a multiple of 20.
         rate: the share that is a target.
-        shares: of the targets, those behind the mask, and those that are exchanged.
+        shares: of the targets, those that are hidden, and those that are exchanged.
 
     Returns:
         A figure, as wide as a phone.

@@ -28,7 +28,7 @@ def update_steps(
     """Draw rows of numbers, one number a weight, in the order in which a step computes them.
 
     Blue is above zero, orange below; a row's deepest colour is its largest number, which is
-    printed behind it, since gradients, their squares and steps differ by orders of magnitude.
+    printed after it, since gradients, their squares and steps differ by orders of magnitude.
 
     Args:
         rows: (n) numbers for each name.

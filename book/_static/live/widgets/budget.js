@@ -6,7 +6,7 @@
 
   // Besiroglu et al. (2024): loss = E + A / N^alpha + B / M^beta, in nats per token.
   const LAW = { floor: 1.8172, A: 482.01, alpha: 0.3478, B: 2085.43, beta: 0.3658 };
-  // Dense 16-bit operations a second, from the makers' data sheets.
+  // Dense 16-bit operations per second, from the makers' data sheets.
   const DEVICES = { T4: 65e12, A100: 312e12, H100: 989.4e12 };
 
   const operations = (peak, devices, hours, utilization) =>

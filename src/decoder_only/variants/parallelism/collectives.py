@@ -2,7 +2,7 @@
 
     ring         2 (P - 1) messages wait for each other     2 (P - 1)/P of the tensor from each
     tree         2 log2 P                                    log2 P times the tensor, at most
-    hierarchy    2 (m - 1) inside, 2 (K - 1) across          1/m of a ring's bytes across machines
+    hierarchy    2 (m - 1) inside, 2 (K - 1) across          2 (K - 1)/K of an m-th by each card
 
 for P devices, or K machines of m. Chapter 13.
 """
