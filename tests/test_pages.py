@@ -168,9 +168,15 @@ def phone(chromium, **options) -> Iterator:
 
 
 @pytest.fixture(scope="module")
-def tab(chromium):
-    """One for the tests that leave nothing behind: it keeps style sheet, script and fonts."""
+def tab(chromium, uncoloured):
+    """One for the tests that leave nothing behind: it keeps style sheet, script and fonts.
+
+    A new context takes as long as three pages. What its first page complained of is `first`.
+    """
     with phone(chromium) as opened:
+        settled(opened, f"{uncoloured}/book/index.html")
+        assert opened.asked
+        opened.first = [*opened.wrong]
         yield opened
 
 
@@ -185,6 +191,12 @@ def cleared(page):
 @pytest.fixture
 def page(tab):
     return cleared(tab)
+
+
+@pytest.fixture(scope="module")
+def scriptless(chromium):
+    with phone(chromium, java_script_enabled=False) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +260,13 @@ def seen(tab, uncoloured) -> Callable[[str], Seen]:
     def visited(name: str) -> Seen:
         if name not in found:
             url = f"{uncoloured}/book/{name}.html"
-            found[name] = look(cleared(tab), url, name, known)
+            # The page before is not set anew for this window, and has said all that it says.
+            tab.evaluate("document.body.style.display = 'none'")
+            tab.evaluate(SETTLED)
+            tab.set_viewport_size(PHONE)
+            tab.asked.clear()
+            tab.wrong.clear()
+            found[name] = look(tab, url, name, known)
         return found[name]
 
     return visited
@@ -266,8 +284,8 @@ def look(page, url: str, name: str, known: set[str]) -> Seen:
     wrong, asked = [*page.wrong], [*page.asked]
     rows = sizes_of_labels(page, 390)
     faults = faults_of(page, known) if name in FIVE else []
-    page.evaluate(FIGURES_ALONE)
-    rows += sizes_of_labels(page, 1440)
+    if page.evaluate(FIGURES_ALONE):
+        rows += sizes_of_labels(page, 1440)
     return Seen(cut, beyond, wider, wrong, asked, rows, faults, fonts, more)
 
 
@@ -339,6 +357,7 @@ FIGURES_ALONE = """() => {
   for (const drawing of document.querySelectorAll('svg.drawing')) {
     if (drawing.kept) drawing.append(...drawing.kept);
   }
+  return document.querySelectorAll('.bd-article figure svg.drawing').length;
 }"""
 
 
@@ -381,8 +400,9 @@ BOXES = """() => {
     drawing.kept = [...drawing.childNodes];
     drawing.replaceChildren();
   }
-  for (const formula of document.querySelectorAll('math')) {
-    const { width, height } = formula.getBoundingClientRect();
+  const formulas = [...document.querySelectorAll('math')].map((formula) =>
+    [formula, formula.getBoundingClientRect()]);
+  for (const [formula, { width, height }] of formulas) {
     const box = document.createElement('span');
     Object.assign(box.style, {
       display: 'inline-block', width: `${width}px`, height: `${height}px`,
@@ -413,7 +433,21 @@ TWICE = """(known) => {
   }
   return Object.keys(seen);
 }"""
+# Where no word is looked at, nothing is weighed.
+WORDS_ALONE = """() => {
+  for (const box of document.querySelectorAll('.bd-article :is(p, pre, table, ul, ol, .math)')) {
+    if (!box.querySelector('[data-looked], figure') && !box.closest('[data-looked], figure'))
+      box.remove();
+  }
+}"""
 COLOURS = ["color-contrast", "link-in-text-block"]
+# The rules that can find nothing serious, as axe itself says.
+LIGHT = """() => axe._audit.rules.filter((rule) => {
+  const checks = [...rule.any, ...rule.all, ...rule.none].map((check) =>
+    axe._audit.checks[check.id || check]);
+  const impacts = [rule.impact, ...checks.map((check) => check && check.impact)];
+  return !impacts.some((impact) => ['serious', 'critical'].includes(impact));
+}).map((rule) => rule.id)"""
 AXE = """async ([context, options]) => {
   const all = { resultTypes: ['violations'], ...options };
   const { violations } = await axe.run(context || document, all);
@@ -443,12 +477,14 @@ def faults_of(page, known: set[str]) -> list[str]:
     """What axe finds; of the colours, those of what is not `known`, to which it is added."""
     with_axe(page)
     page.evaluate(BOXES)
-    others = {"rules": {name: {"enabled": False} for name in COLOURS}}
+    left_out = [*COLOURS, *page.evaluate(LIGHT)]
+    others = {"rules": {name: {"enabled": False} for name in left_out}}
     faults = page.evaluate(AXE, [None, others])
     n_known = len(known)
     known |= set(page.evaluate(TWICE, sorted(known)))
     if len(known) == n_known:
         return faults
+    page.evaluate(WORDS_ALONE)
     return faults + faint(page, {"include": [["[data-looked]"]]})
 
 
@@ -483,11 +519,9 @@ def test_code_can_be_read_in_every_colour(page, uncoloured):
 # ---------------------------------------------------------------- the first page of a visit
 
 
-def test_the_first_page_of_a_visit_has_a_clean_console(chromium, attention, address):
+def test_the_first_page_of_a_visit_has_a_clean_console(tab, attention):
     assert not attention.wrong
-    with phone(chromium) as opened:
-        settled(opened, f"{address}/book/index.html")
-        assert not opened.wrong
+    assert not tab.first
 
 
 def test_a_copied_formula_is_tex(attention):
@@ -625,17 +659,17 @@ def test_a_wide_formula_scrolls_and_its_number_stays(page, uncoloured):
         assert any(box["wide"] for box in boxes) == (width < 700)
 
 
-def test_without_scripts_everything_is_readable(chromium, address):
-    context = chromium.new_context(viewport=PHONE, java_script_enabled=False)
-    page = context.new_page()
-    page.goto(f"{address}/book/03_attention.html", wait_until="load")
+def test_without_scripts_everything_is_readable(scriptless, uncoloured):
+    page = cleared(scriptless)
+    page.goto(f"{uncoloured}/book/code.html", wait_until="load")
 
     def colour(selector: str) -> str:
         return page.locator(selector).first.evaluate("(x) => getComputedStyle(x).color")
 
-    assert colour(".bd-article p:not(.minutes) > a.reference") == "rgb(11, 98, 168)"
     assert colour(".bd-article .highlight .k") == "rgb(11, 79, 138)"
     assert colour(".bd-article .highlight .n") == colour(".bd-article pre")
+    page.goto(f"{uncoloured}/book/03_attention.html", wait_until="load")
+    assert colour(".bd-article p:not(.minutes) > a.reference") == "rgb(11, 98, 168)"
     formula = page.locator("#equation-eq-attention-attend math").bounding_box()
     assert formula["width"] > 50
     assert formula["height"] > 50
@@ -658,22 +692,22 @@ def test_without_scripts_everything_is_readable(chromium, address):
     assert entries.evaluate_all(
         "(all) => all.every((entry) => entry.checkVisibility())"
     )
-    page.goto(f"{address}/book/index.html")
+    page.goto(f"{uncoloured}/book/index.html")
     assert page.locator("figure.map a").first.is_visible()
     page.locator("figure.map a").first.click()
     page.wait_for_url("**/01_tokenization.html", wait_until="commit")
-    context.close()
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
-def test_a_theme_colours_the_drawings_and_leaves_paper_white(chromium, plain, theme):
+def test_a_theme_colours_the_drawings_and_leaves_paper_white(page, uncoloured, theme):
     """The system is dark; who has chosen light stays with it."""
-    with phone(chromium, color_scheme="dark") as page:
+    address = f"{uncoloured}/book/00_overview.html"
+    page.emulate_media(color_scheme="dark")
+    try:
         if theme == "light":
-            page.add_init_script(
-                "localStorage.mode = 'light'; localStorage.theme = 'light'"
-            )
-        settled(page, (plain / "book" / "00_overview.html").as_uri())
+            page.goto(f"{uncoloured}/_static/favicon.svg")
+            page.evaluate("localStorage.mode = localStorage.theme = 'light'")
+        settled(page, address)
         assert page.evaluate("document.documentElement.dataset.theme") == theme
         ink, ground, paper = page.evaluate(
             """() => {
@@ -687,6 +721,9 @@ def test_a_theme_colours_the_drawings_and_leaves_paper_white(chromium, plain, th
         assert light(ink) < 0.5 if theme == "light" else light(ink) > 0.5
         page.emulate_media(media="print")
         looks = page.evaluate(PRINTED)
+    finally:
+        page.evaluate("localStorage.clear()")
+        page.emulate_media(media="null", color_scheme="light")
     assert light(looks["ground"]) == 1
     assert light(looks["box"]) > 0.9
     assert light(looks["text"]) < 0.3
@@ -716,8 +753,10 @@ PRINTED = """() => {
 }"""
 
 
-def test_a_figure_fits_the_window_and_opens_by_a_tap_or_by_the_keyboard(page, plain):
-    page.goto((plain / "book" / "06_mlp.html").as_uri())
+def test_a_figure_fits_the_window_and_opens_by_a_tap_or_by_the_keyboard(
+    page, uncoloured
+):
+    page.goto(f"{uncoloured}/book/06_mlp.html")
     drawing = page.locator("#fig-mlp-share svg.drawing.narrow")
     before = drawing.bounding_box()["width"]
     dialog = page.locator("dialog.enlarged")
@@ -781,8 +820,8 @@ def labels_are_as_wide_as_they_were_measured(page) -> None:
     assert loaded >= 2
 
 
-def test_from_a_file_the_book_is_the_same(page, site):
-    settled(page, (site / "book" / "claims.html").as_uri())
+def test_from_a_file_the_book_is_the_same(page, plain):
+    settled(page, (plain / "book" / "claims.html").as_uri())
     assert not page.wrong
     loaded = page.evaluate(
         "[...document.fonts].filter((f) => f.status === 'loaded').map((f) => f.family)"
@@ -793,8 +832,8 @@ def test_from_a_file_the_book_is_the_same(page, site):
 
 
 @pytest.mark.parametrize("where", ["server", "file"])
-def test_search_finds_the_section(page, address, site, where):
-    root = address if where == "server" else site.as_uri()
+def test_search_finds_the_section(page, uncoloured, plain, where):
+    root = uncoloured if where == "server" else plain.as_uri()
     page.goto(f"{root}/search.html?q=causal+mask", wait_until="load")
     found = page.locator(".search-found > li")
     assert found.count() >= 5
@@ -853,8 +892,8 @@ ASKED = {
 }
 
 
-def test_search_knows_the_words_of_the_trade(page, site):
-    page.goto(f"{site.as_uri()}/search.html", wait_until="load")
+def test_search_knows_the_words_of_the_trade(page, uncoloured):
+    page.goto(f"{uncoloured}/search.html", wait_until="load")
     field, found = (
         page.locator("main input[name=q]"),
         page.locator(".search-found > li"),
@@ -886,13 +925,10 @@ def preview_of(page, link):
 
 
 @pytest.fixture
-def desktop(chromium):
-    context = chromium.new_context(viewport=LAPTOP)
-    opened = context.new_page()
-    opened.wrong = []
-    opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
-    yield opened
-    context.close()
+def desktop(page):
+    page.set_viewport_size(LAPTOP)
+    yield page
+    page.emulate_media(reduced_motion="no-preference")
 
 
 # A line of as many columns as the package has, in the font of the code, and the room for it.
@@ -1060,8 +1096,8 @@ def test_contents_fit_and_say_where_one_is(desktop, uncoloured, name):
     desktop.wait_for_function(f"{width} > 1270")
 
 
-def test_the_map_can_be_read_on_a_phone_and_walked_by_keyboard(page, address):
-    settled(page, f"{address}/book/index.html")
+def test_the_map_can_be_read_on_a_phone_and_walked_by_keyboard(page, uncoloured):
+    settled(page, f"{uncoloured}/book/index.html")
     small = page.evaluate(
         """() => [...document.querySelectorAll('.model-map text')].filter((text) => {
           const scale = text.ownerSVGElement.getBoundingClientRect().width / 340;
@@ -1087,8 +1123,8 @@ def test_the_map_can_be_read_on_a_phone_and_walked_by_keyboard(page, address):
     page.wait_for_url("**/03_attention.html", wait_until="commit")
 
 
-def test_claims_can_be_narrowed_to_a_verdict(page, address):
-    settled(page, f"{address}/book/claims.html")
+def test_claims_can_be_narrowed_to_a_verdict(page, uncoloured):
+    settled(page, f"{uncoloured}/book/claims.html")
     visible = page.locator(".claims-list > li:visible")
     everything = visible.count()
     button = page.get_by_role("button", name=re.compile("^False"))
@@ -1105,20 +1141,18 @@ def test_claims_can_be_narrowed_to_a_verdict(page, address):
     assert set(heights) == {1}, "a pill is broken over two lines"
 
 
-def test_a_long_listing_opens_in_place_without_a_script(chromium, address, site):
-    pages = sorted(site.glob("book/**/*.html"))
+def test_a_long_listing_opens_in_place_without_a_script(scriptless, plain, uncoloured):
+    pages = sorted(plain.glob("book/**/*.html"))
     long = [path for path in pages if '<details class="rest">' in path.read_text()]
     if not long:
         pytest.skip("no listing of the book is longer than 25 lines")
-    context = chromium.new_context(viewport=PHONE, java_script_enabled=False)
-    page = context.new_page()
-    page.goto(f"{address}/{long[0].relative_to(site)}")
+    page = cleared(scriptless)
+    page.goto(f"{uncoloured}/{long[0].relative_to(plain)}")
     button = page.locator("details.rest > summary").first
     code = page.locator("details.rest").first.locator("xpath=preceding-sibling::*[1]")
     first = code.bounding_box()["height"]
     button.click()
     everything = code.bounding_box()["height"]
-    context.close()
     assert 25 < first / (12.5 * 1.5) < 26, "25 lines and the padding above them"
     assert everything > first
 
