@@ -69,6 +69,8 @@ def shapes(draw, **fixed: object) -> GPTConfig:
         return GPTConfig(**{**variant, **sizes, **fixed})
 
 
+# Models are checked against their annotations in tests/test_model.py; here it would take long.
+@unchecked()
 def on_paper(config: GPTConfig) -> GPT:
     with torch.device("meta"):
         return GPT(config)
@@ -156,6 +158,7 @@ def test_visible_pairs_are_the_masks_entries(length, past, window, causal):
     assert found == mask.sum()
 
 
+@unchecked()
 def counted_by_pytorch(step) -> int:
     """With attention written out: of the fused kernel it counts the products in another way."""
     with (
@@ -173,8 +176,9 @@ def test_flops_are_what_pytorch_counts_forward_and_three_times_that_with_backwar
     config, ids = small(**variant), random_ids()
     model = GPT(config)
     forward = len(ids) * sum(count_flops(config, ids.shape[1], causal=False).values())
-    assert counted_by_pytorch(lambda: model(ids)) == forward
-    assert counted_by_pytorch(lambda: model(ids).sum().backward()) == 3 * forward
+    logits = []
+    assert counted_by_pytorch(lambda: logits.append(model(ids))) == forward
+    assert counted_by_pytorch(logits[0].sum().backward) == 2 * forward
 
 
 @settings(max_examples=20)
@@ -182,9 +186,10 @@ def test_flops_are_what_pytorch_counts_forward_and_three_times_that_with_backwar
 def test_flops_behind_a_cache_are_what_pytorch_counts(config, length, past):
     """Behind one key at least: a product over a single one runs as a scaling, uncounted."""
     model, ids = GPT(config).eval(), torch.zeros(1, past + length, dtype=torch.long)
-    cache = model.new_cache()
     with torch.no_grad():
-        model(ids[:, :past], cache)
+        with unchecked():
+            cache = model.new_cache()
+            model(ids[:, :past], cache)
         counted = counted_by_pytorch(lambda: model(ids[:, past:], cache))
     assert counted == sum(count_flops(config, length, past=past, causal=False).values())
 
@@ -259,6 +264,7 @@ def recomputed(forward: Callable, saved: Saved, x: Tensor, **inputs: object) -> 
     return checkpoint(forward, x, use_reentrant=False, **inputs)
 
 
+@unchecked()
 def saved_bytes(
     config: GPTConfig,
     batch_size: int,
@@ -405,6 +411,7 @@ def peak_bytes(step) -> int:
 LARGE = {"vocab_size": 4096, "context_length": 64, "d_model": 32, "n_heads": 2}
 
 
+@unchecked()
 def held_at_most(config: GPTConfig, number_format: str, way: dict) -> int:
     """Of a whole pass, forward and back, into gradients that exist already."""
     model, ids = GPT(config), torch.zeros(4, config.context_length, dtype=torch.long)
@@ -425,8 +432,7 @@ def held_at_most(config: GPTConfig, number_format: str, way: dict) -> int:
             loss = total(model, ids, ids)
         loss.backward()
 
-    for _ in range(2):
-        step()
+    step()
     return peak_bytes(step)
 
 
@@ -484,7 +490,8 @@ def test_training_takes_the_context_and_the_options_that_it_is_given():
 def test_the_cache_is_as_large_as_the_real_one(config, batch_size, length):
     model = on_paper(config)
     for dtype, n_bytes in ((torch.float32, 4), (torch.bfloat16, 2)):
-        real = model.to(dtype).new_cache(batch_size, max_length=length)
+        with unchecked():
+            real = model.to(dtype).new_cache(batch_size, max_length=length)
         assert sum(layer.nbytes for layer in real) == cache_bytes(
             config, batch_size, length, bytes_per_number=n_bytes
         )
@@ -540,15 +547,16 @@ def test_decoding_waits_for_memory():
 # -------------------------------------------------------------------------------------------- width
 
 
-def drawn(config: GPTConfig) -> GPT:
-    return GPT(config, generator=torch.Generator().manual_seed(0))
+@unchecked()
+def logits_of(config: GPTConfig, ids: Tensor) -> Tensor:
+    return GPT(config, generator=torch.Generator().manual_seed(0))(ids)
 
 
 @every_variant
 def test_at_its_own_width_a_widened_model_is_the_same_function(variant):
     config, ids = small(**variant), random_ids()
     same = widened(config, config.d_model)
-    assert torch.equal(drawn(same)(ids), drawn(config)(ids))
+    assert torch.equal(logits_of(same, ids), logits_of(config, ids))
 
 
 @given(shapes(), st.integers(1, 4), st.integers(1, 4))

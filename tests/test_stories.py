@@ -88,7 +88,7 @@ class Auditor(Writer):
 
     def choose(self, choice, memory):
         self.times[id(choice)] = self.times.get(id(choice), 0) + 1
-        if self.times[id(choice)] > 8:
+        if self.times[id(choice)] > 4:
             return super().choose(choice, memory)
         alternatives = list(choice.alternatives(memory))
         assert abs(math.fsum(share for *_, share in alternatives) - 1) < 1e-12
@@ -240,8 +240,9 @@ def test_no_story_uses_up_a_lexicon(tale):
 
 
 def test_a_language_can_be_made_again_from_its_arguments():
+    """A few people are made sooner than the 1,024 of the full size, which is spelled out below."""
     for language in (
-        StoryLanguage(),
+        StoryLanguage(seed=5, n_characters=64),
         StoryLanguage.hamlet(seed=2),
         StoryLanguage(n_characters=30, exponent=0, tales=("noise", "lost", "lost")),
     ):

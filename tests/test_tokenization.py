@@ -75,6 +75,12 @@ def bytes_only() -> BytePairTokenizer:
 
 
 @pytest.fixture(scope="module")
+def one_word() -> BytePairTokenizer:
+    """Merges that reach across what the pattern would cut."""
+    return BytePairTokenizer(learn_merges({spell(SAMPLE): 1}, 100))
+
+
+@pytest.fixture(scope="module")
 def gpt2(unchecked):
     return unchecked.gpt2_tokenizer()
 
@@ -270,7 +276,10 @@ def test_merges_equal_those_of_hugging_face(vocab_size):
 
 @needs_shakespeare
 def test_merges_equal_those_of_hugging_face_on_shakespeare(unchecked):
-    assert_equal_to_hugging_face(unchecked.BytePairTokenizer, shakespeare(), 4096)
+    """A third of it: from line to line, ties and new words are of the same kinds."""
+    text = shakespeare()
+    text = text[: len(text) // 3]
+    assert_equal_to_hugging_face(unchecked.BytePairTokenizer, text, 4096)
 
 
 def assert_equal_to_hugging_face(our_class, text, vocab_size):
@@ -478,7 +487,9 @@ def test_characters_that_the_two_regex_engines_class_differently(unchecked):
     for category in "LN":
         by_regex, by_tiktoken = unchecked.pretokens._members(category, every)
         contested |= by_regex ^ by_tiktoken
-    text = "".join(f"a{c} {c}1{c}{c}'s{c}!" for c in sorted(contested)) + "Ω 7"
+    # Each between a letter and a number, and some of them in all company.
+    text = "".join(f"a{c}1" for c in sorted(contested)) + "Ω 7"
+    text += "".join(f"a{c} {c}1{c}{c}'s{c}!" for c in sorted(contested)[::20])
     tokenizer = unchecked.BytePairTokenizer.train(text, 300)
     assert tokenizer.encode(text) == tokenizer.to_tiktoken().encode_ordinary(text)
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -493,9 +504,9 @@ def test_a_regex_engine_that_is_older_than_tiktoken(monkeypatch, theirs, stand_i
     assert pretokens._as_tiktoken_reads("abcé") == f"abc{stand_in}"
 
 
-@given(st.binary(max_size=200) | texts.map(str.encode))
-def test_round_trip_of_any_bytes(data):
-    tokenizer = BytePairTokenizer(learn_merges({spell(SAMPLE): 1}, 100))
+@given(data=st.binary(max_size=200) | texts.map(str.encode))
+def test_round_trip_of_any_bytes(one_word, data):
+    tokenizer = one_word
     assert tokenizer.decode_bytes(tokenizer.encode_bytes(data)) == data
 
 
@@ -510,9 +521,9 @@ def test_every_byte_alone(tokenizer):
         assert tokenizer.token_bytes(byte) == bytes([byte])
 
 
-@given(st.lists(texts, max_size=5))
-def test_bulk_encoding_equals_encoding(documents):
-    tokenizer = BytePairTokenizer(learn_merges({spell(SAMPLE): 1}, 100))
+@given(documents=st.lists(texts, max_size=5))
+def test_bulk_encoding_equals_encoding(one_word, documents):
+    tokenizer = one_word
     assert tokenizer.encode_batch(documents) == [
         tokenizer.encode(text) for text in documents
     ]

@@ -78,6 +78,9 @@ def test_inside_and_beyond_ask_for_the_same_tokens(positions, monkeypatch):
         asked.append(rows[:, 1:])
         return torch.zeros(rows.shape[0], rows.shape[1] - 1)
 
+    # Any ids will do: no two are alike.
+    windows = torch.arange(8 * (4 * positions.S + 1)).view(8, -1)
+    monkeypatch.setattr(positions, "material", lambda: (None, windows))
     monkeypatch.setattr(positions, "surprise", note)
     positions.losses(torch.nn.Identity())
     beyond, short = asked
