@@ -359,7 +359,6 @@ TESTS_OF = {
     "variants.parallelism.data": "parallelism",
     "variants.parallelism.group": "collectives",
     "variants.parallelism.pipeline": "parallelism",
-    "variants.parallelism.pytorch": "parallelism",
     "variants.parallelism.ring": "parallelism",
     "variants.parallelism.tensor": "parallelism",
 }

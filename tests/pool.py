@@ -19,8 +19,11 @@ import sys
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
+# As `conftest.py` has it, for a process that starts here.
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
 import warm
 
 started: list["Worker"] = []

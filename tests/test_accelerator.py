@@ -2,10 +2,10 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from torch.utils import backend_registration
 
 PROGRAM = Path(__file__).with_name("accelerator.py")
@@ -16,6 +16,7 @@ PROGRAM = Path(__file__).with_name("accelerator.py")
     reason="this PyTorch takes no device from Python",
 )
 def test_everything_runs_beside_its_model_and_waits_for_nothing():
-    said = subprocess.check_output([sys.executable, PROGRAM], text=True, timeout=240)
+    command = [*warm.python(), PROGRAM]
+    said = subprocess.check_output(command, text=True, timeout=240)
     went_wrong = json.loads(said.splitlines()[-1])
     assert not went_wrong, "\n".join(f"{k}: {v}" for k, v in went_wrong.items())

@@ -13,10 +13,10 @@ import torch.distributed as dist
 from ladder import build, compare, normal, results
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
+from with_pytorch import train_with_pytorch
 
 from decoder_only.model.attention import attend_explicitly
 from decoder_only.model.counting import (
-    activation_bytes_each,
     ring_bytes,
     state_bytes,
     tensor_parallel_bytes,
@@ -30,6 +30,7 @@ from decoder_only.variants.parallelism import (
     ShardedOptimizer,
     Stage,
     TensorParallel,
+    activation_bytes_each,
     clip_shares,
     fully_shard,
     gpipe,
@@ -40,7 +41,6 @@ from decoder_only.variants.parallelism import (
     ring_attention,
     run_stage,
     simulate,
-    train_with_pytorch,
     vocabulary_loss,
 )
 from decoder_only.variants.parallelism.group import Group, launch

@@ -1,6 +1,6 @@
 """Which MLP is best at the same parameters and operations: does a gate help, and which activation?
 
-    python benchmarks/trials/activations.py rates ablations edges edges seeds longer longer_seeds
+    python benchmarks/trials/activations.py rates ablations edges seeds longer longer_seeds short
 
 Small language models learn the beginnings of stories. They differ in their MLPs alone.
 
@@ -13,6 +13,8 @@ Fixed       D = 48, one block, 250 steps of AdamW; with `longer`, two blocks and
 Rates       Four for "unit". Six for "gpt2", whose best rates fill a narrow range. `edges` adds
             rates until an arm's best is neither its lowest nor its highest.
 Seeds       Three choose the rate by their mean. Five others measure it.
+Short       20 steps with another seed, at the best rates: rows that a chapter can make again
+            while it is read.
 Measured    The loss on the beginnings of held-out stories, in nats per token.
 Against     SwiGLU is not the best if another arm of the same cost is ahead of it by two standard
             errors, seed by seed, each at the better of its two starts.
@@ -108,6 +110,13 @@ def longer() -> Iterator[list[Run]]:
 def longer_seeds() -> Iterator[list[Run]]:
     """These four at their best rates, from five fresh seeds."""
     yield at_best_rate(LONGER)
+
+
+def short() -> Iterator[list[Run]]:
+    """20 steps of every arm from unit scale, at its best rate."""
+    arms = [arm for arm in (*ARMS, *ABLATED) if arm.start == "unit"]
+    best = [TRIAL.best(arm, seeds=CHOOSING) for arm in arms]
+    yield [replace(arm, seed=FRESH.stop, steps=20) for arm in best]
 
 
 def at_rates(arms: Iterable[Run]) -> list[Run]:
@@ -216,4 +225,5 @@ if __name__ == "__main__":
         seeds=seeds,
         longer=longer,
         longer_seeds=longer_seeds,
+        short=short,
     )

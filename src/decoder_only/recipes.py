@@ -65,11 +65,7 @@ def _training(steps: int, batch_size: int, **more: object) -> dict[str, object]:
 
 _STORIES, _TEXT = {"kind": "stories"}, {"kind": "text"}
 _MUON = {"optimizer": "muon", "learning_rate": 4e-3}
-_ON_CPU = {
-    "schedule": "warmup_stable_decay",
-    "decay_fraction": 0.8,
-    "loss_slices": 4,
-}
+_ON_CPU = {"schedule": "warmup_stable_decay", "decay_fraction": 0.8, "loss_slices": 4}
 
 RECIPES: dict[str, Recipe] = {
     "stories-cpu": Recipe(

@@ -140,8 +140,7 @@ def fit(
     Source: Hoffmann et al. (2022), section 3.3.
     """
     checks.number("floor", floor, above=0, optional=True)
-    n_constants = 5 if floor is None else 4
-    runs = _log_runs(parameters, tokens, losses, n_constants)
+    runs = _log_runs(parameters, tokens, losses, 5 if floor is None else 4)
     starts = _starts(runs[2]) if starts is None else starts
     return _best([values[None] for values in runs], starts, floor, delta)[0]
 
@@ -162,28 +161,20 @@ def _log_runs(
     return [np.log(values) for values in runs]
 
 
-def _best(
-    runs: Sequence[ndarray],
-    starts: Sequence[Sequence[float]],
-    floor: int | float | None,
-    delta: float,
-) -> list[JointLaw]:
+def _best(runs: list, starts: Sequence, floor: float | None, delta: float) -> list:
     """For each sample of runs the law at the lowest end; logarithms of shape (samples, runs)."""
     x = np.tile(np.array(starts, dtype=float), (len(runs[0]), 1, 1))
     if floor is not None:
         x[..., 2] = math.log(floor)
     ends, sums = _descend(x, [values[:, None] for values in runs], floor is None, delta)
     laws = []
-    for constants in ends[np.arange(len(ends)), sums.argmin(axis=1)]:
-        log_a, log_b, log_e, alpha, beta = map(float, constants)
-        e = math.exp(log_e) if floor is None else float(floor)
-        laws.append(JointLaw(e, math.exp(log_a), alpha, math.exp(log_b), beta))
+    for a, b, e, alpha, beta in ends[np.arange(len(x)), sums.argmin(axis=1)].tolist():
+        powers = math.exp(a), alpha, math.exp(b), beta
+        laws.append(JointLaw(floor or math.exp(e), *powers))
     return laws
 
 
-def _descend(
-    x: ndarray, runs: Sequence[ndarray], floor_is_free: bool, delta: float
-) -> tuple[ndarray, ndarray]:
+def _descend(x: ndarray, runs: list, floor_is_free: bool, delta: float) -> tuple:
     """Where searches end, and the sums of Huber's losses there. All go side by side.
 
     A step solves least squares of the linearized residuals. Squares weighted by
@@ -197,56 +188,36 @@ def _descend(
 
     Source: Marquardt (1963); Holland and Welsch (1977) for the weights.
     """
-    *sizes, log_loss = runs
-    free = [0, 1, 2, 3, 4] if floor_is_free else [0, 1, 3, 4]
-    identity, damping = np.eye(len(free)), np.full(x.shape[:2], 1e-3)
-    residuals = log_losses(x, *sizes) - log_loss
+    free, damping = np.array([1, 1, floor_is_free, 1, 1]), np.full(x.shape[:2], 1e-3)
     for _ in range(400):
-        columns = derivatives(x, *sizes)[..., free]
+        residuals, columns = _linearized(x, *runs)
+        sums, columns = huber(residuals, delta), columns * free
         weights = delta / np.maximum(abs(residuals), delta)
         rows = (columns * weights[..., None]).swapaxes(-1, -2)
-        damped = rows @ columns + damping[..., None, None] * identity
+        damped = rows @ columns + damping[..., None, None] * np.eye(5)
         step = np.linalg.solve(damped, rows @ residuals[..., None])[..., 0]
-        tried = x.copy()
-        tried[..., free] -= step
-        others = log_losses(tried, *sizes) - log_loss
-        lower = huber(others, delta) < huber(residuals, delta)
+        tried = x - step
+        lower = huber(_linearized(tried, *runs)[0], delta) < sums
         x = np.where(lower[..., None], tried, x)
-        residuals = np.where(lower[..., None], others, residuals)
         damping = np.where(lower, np.maximum(damping / 3, 1e-9), damping * 4)
         if abs(step).max() < 1e-8:
             break
-    return x, huber(residuals, delta)
+    return x, sums
 
 
 def huber(residuals: ndarray, delta: float) -> ndarray:
     """Sums over the last axis: half the square up to delta, from there on a straight line."""
-    size = abs(residuals)
-    short = np.minimum(size, delta)
-    return (short * (size - short / 2)).sum(axis=-1)
+    short = np.minimum(abs(residuals), delta)
+    return (short * (abs(residuals) - short / 2)).sum(axis=-1)
 
 
-def log_terms(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
-    """The logarithms of A / N^alpha, B / M^beta and E, along a new first axis.
-
-    The constants lie along the last axis of theirs, the runs along the last of the others.
-    """
-    log_a, log_b, log_e, alpha, beta = np.moveaxis(constants, -1, 0)[..., None]
-    terms = log_a - alpha * log_n, log_b - beta * log_m, log_e
-    return np.stack(np.broadcast_arrays(*terms))
-
-
-def log_losses(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
-    """The logarithm of the loss that each law gives each run."""
-    return np.logaddexp.reduce(log_terms(constants, log_n, log_m))
-
-
-def derivatives(constants: ndarray, log_n: ndarray, log_m: ndarray) -> ndarray:
-    """Of each run's log loss by log A, log B, log E, alpha and beta, along a new last axis."""
-    terms = log_terms(constants, log_n, log_m)
-    by_size, by_data, by_floor = np.exp(terms - np.logaddexp.reduce(terms))
-    columns = [by_size, by_data, by_floor, -by_size * log_n, -by_data * log_m]
-    return np.stack(columns, axis=-1)
+def _linearized(x: ndarray, log_n: ndarray, log_m: ndarray, log_loss: ndarray) -> tuple:
+    """Log losses less those measured; derivatives by log A, log B, log E, alpha and beta."""
+    log_a, log_b, log_e, alpha, beta = np.moveaxis(x, -1, 0)[..., None]
+    terms = np.broadcast_arrays(log_a - alpha * log_n, log_b - beta * log_m, log_e)
+    total = np.logaddexp.reduce(terms)
+    a, b, e = np.exp(terms - total)
+    return total - log_loss, np.stack([a, b, e, -a * log_n, -b * log_m], axis=-1)
 
 
 def _starts(log_loss: ndarray) -> list[tuple[float, ...]]:
@@ -281,11 +252,10 @@ def bootstrap(
     # the gradient vanishes, so that each search starts at a high floor too.
     floors = (max(e, 1e-6), 0.6 * runs[2].min())
     near = [(math.log(a), math.log(b), math.log(low), alpha, beta) for low in floors]
-    n_runs = len(runs[0])
-    chosen = np.random.default_rng(seed).integers(n_runs, size=(n_samples, n_runs))
+    shape = n_samples, len(losses)
+    chosen = np.random.default_rng(seed).integers(len(losses), size=shape)
     samples = [np.log(values)[chosen] for values in runs]
-    known, delta = settings.get("floor"), settings.get("delta", 1e-3)
-    return _best(samples, near, known, delta)
+    return _best(samples, near, settings.get("floor"), settings.get("delta", 1e-3))
 
 
 def interval(

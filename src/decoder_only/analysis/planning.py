@@ -364,11 +364,10 @@ def _memory(
     gathered block by block, 16-bit copies of two exist: of one that computes, and of the next.
     """
     memory = counting.training_bytes(config, batch_size, **way)
-    if n_devices > tensor_parallel:
+    if n_devices > tensor_parallel and not way.get("recompute"):
         counted = counting.count_parameters(config)
         block = (counted["attention"] + counted["mlp"]) // config.n_layers
-        n_copied = 1 if way.get("recompute") else config.n_layers
-        memory["activations"] -= 2 * block * max(0, n_copied - 2)
+        memory["activations"] -= 2 * block * max(0, config.n_layers - 2)
     for name in ("weights", "gradients", "optimizer"):
         memory[name] /= n_devices
     for name in ("activations", "loss"):
@@ -380,20 +379,13 @@ def _fill(
     config: GPTConfig, device: Device, n_devices: int, tensor_parallel: int
 ) -> tuple[int, dict[str, int | float]]:
     """As many sequences as the memory holds, a tenth of it left free."""
-    room = 0.9 * device.memory
-
-    def cost(n: int) -> dict[str, int | float]:
-        return _memory(config, n, n_devices, tensor_parallel)
-
-    one = cost(1)
-    if sum(one.values()) > room:
+    room, way = 0.9 * device.memory, (n_devices, tensor_parallel)
+    one, two = (sum(_memory(config, n, *way).values()) for n in (1, 2))
+    if one > room:
         raise ValueError(
-            f"{sum(one.values()) / 1e9:.0f} GB for a single sequence do not fit "
+            f"{one / 1e9:.0f} GB for a single sequence do not fit "
             f"{n_devices} x {device.name} with {device.memory / 1e9:.0f} GB each; take more or "
             "larger devices, fewer parameters or a shorter context"
         )
-    each = sum(cost(2).values()) - sum(
-        one.values()
-    )  # memory grows by as much a sequence
-    n = 1 + int((room - sum(one.values())) / each)
-    return n, cost(n)
+    n = 1 + int((room - one) / (two - one))  # each sequence adds as much
+    return n, _memory(config, n, *way)

@@ -9,10 +9,7 @@ from decoder_only.data.corpus import (
     text_corpus,
     training_batch,
 )
-from decoder_only.data.sources import (
-    read_text,
-    tiny_shakespeare,
-)
+from decoder_only.data.sources import read_text, tiny_shakespeare
 
 __all__ = [
     "Corpus",

@@ -221,9 +221,7 @@ def _check_folder(folder: Path, overwrite: bool) -> None:
 
 
 def _texts(
-    config: GPTConfig,
-    settings: dict[str, object],
-    tokenizer: BytePairTokenizer | None,
+    config: GPTConfig, settings: dict[str, object], tokenizer: BytePairTokenizer | None
 ) -> dict[str, object]:
     """What the JSON files hold; config.json comes last."""
     if tokenizer is None:

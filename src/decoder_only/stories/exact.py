@@ -467,8 +467,7 @@ class NextToken:
         branches = [*settled.values(), *forks]
         if len(branches) < 2:
             return mass, branches[0][1] if branches else None
-        branches = tuple((p / mass, tree) for p, tree in branches)
-        return mass, Fork(own, branches)
+        return mass, Fork(own, tuple((p / mass, tree) for p, tree in branches))
 
 
 @dataclass(frozen=True)

@@ -158,12 +158,11 @@ def leads(
     if choice is None or not (text is None or text.startswith(begin, at)):
         yield begin, 1.0
         return
-    at += len(begin)
     for _, body, p in choice.alternatives(memory):
         if len(body) == 1 and type(body[0]) is str:  # a word of a list, say: most are
             yield begin + body[0], p
             continue
-        for lead, probability in leads(body, memory, text, at):
+        for lead, probability in leads(body, memory, text, at + len(begin)):
             yield begin + lead, p * probability
 
 

@@ -20,14 +20,7 @@ from random import Random
 from typing import Any, ClassVar, Literal, get_args
 
 from decoder_only.base import checks
-from decoder_only.stories.grammar import (
-    Departure,
-    Memory,
-    Reader,
-    Writer,
-    leads,
-    tell,
-)
+from decoder_only.stories.grammar import Departure, Memory, Reader, Writer, leads, tell
 from decoder_only.stories.world import (
     ALL_TALES,
     FEWEST_CHARACTERS,

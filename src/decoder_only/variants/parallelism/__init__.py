@@ -32,11 +32,11 @@ from decoder_only.variants.parallelism.pipeline import (
     run_stage,
     simulate,
 )
-from decoder_only.variants.parallelism.pytorch import train_with_pytorch
 from decoder_only.variants.parallelism.ring import places, ring_attention
 from decoder_only.variants.parallelism.tensor import (
     ShardedPart,
     TensorParallel,
+    activation_bytes_each,
     copy_to_all,
     gather,
     scatter_sum,
@@ -53,6 +53,7 @@ __all__ = [
     "Stage",
     "Task",
     "TensorParallel",
+    "activation_bytes_each",
     "clip_shares",
     "copy_to_all",
     "fully_shard",
@@ -67,7 +68,6 @@ __all__ = [
     "scatter_sum",
     "simulate",
     "sum_over_all",
-    "train_with_pytorch",
     "tree_all_reduce",
     "vocabulary_embedding",
     "vocabulary_loss",

@@ -14,12 +14,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from decoder_only.model.block import Block
+from decoder_only.model.config import GPTConfig
+from decoder_only.model.counting import activation_bytes
 from decoder_only.model.gpt import GPT
 from decoder_only.variants.parallelism.group import Group
 
 __all__ = [
     "ShardedPart",
     "TensorParallel",
+    "activation_bytes_each",
     "copy_to_all",
     "gather",
     "scatter_sum",
@@ -283,3 +286,40 @@ def _divide(block: Block, group: Group, sequence: bool) -> Block:
     block.attention = ShardedPart(attention, biases[0], group, sequence)
     block.mlp = ShardedPart(mlp, biases[1], group, sequence)
     return block
+
+
+def activation_bytes_each(
+    config: GPTConfig,
+    batch_size: int,
+    length: int,
+    n_devices: int,
+    *,
+    sequence: bool = False,
+) -> int:
+    """The activations of all blocks that each device saves for backward, in float32.
+
+    Tensor parallelism leaves the inputs and the outputs of the norms whole on every device.
+    Sequence parallelism divides them too.
+
+    Args:
+        batch_size, length: B and S.
+        n_devices: P.
+        sequence: see `TensorParallel`.
+
+    Raises:
+        ValueError: as `activation_bytes` does; for rotary positions or windows, whose
+            angles and masks all devices hold; and for RMSNorm.
+
+    Source: Korthikanti et al. (2022), section 4.2, for the method.
+    """
+    if config.positions == "rotary":
+        raise ValueError("positions='rotary' must be another: all hold its angles")
+    if set(config.windows) != {None}:
+        raise ValueError(f"windows={config.windows} must be (None,)")
+    if config.norm != "layer":
+        raise ValueError(f"norm={config.norm!r} must be 'layer'")
+    saved = activation_bytes(config, batch_size, length)
+    outputs_of_norms = 2 * config.n_layers * 4 * batch_size * length * config.d_model
+    undivided = 0 if sequence else saved["norms"] + outputs_of_norms
+    of_blocks = saved["attention"] + saved["mlp"] + saved["norms"]
+    return undivided + (of_blocks - undivided) // n_devices
