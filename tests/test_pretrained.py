@@ -408,6 +408,12 @@ def tokenizer():
     return BytePairTokenizer.train(stories, 400)
 
 
+@pytest.fixture(scope="module")
+def unseen() -> str:
+    """Stories that the tokenizer was not trained on."""
+    return "\n".join(islice(StoryLanguage().stories(seed=3), 20))
+
+
 def with_room(kind, tokenizer, **others) -> GPT:
     """A model with random weights for all of the tokenizer's tokens, and for a few more."""
     vocab_size = tokenizer.vocab_size + 3
@@ -415,16 +421,17 @@ def with_room(kind, tokenizer, **others) -> GPT:
 
 
 @every_family
-def test_transformers_opens_the_folder_and_computes_the_same(kind, tokenizer, tmp_path):
+def test_transformers_opens_the_folder_and_computes_the_same(
+    kind, tokenizer, unseen, tmp_path
+):
     transformers = pytest.importorskip("transformers", reason="compares with it")
     ours = with_room(kind, tokenizer)
     export(ours, tokenizer, tmp_path)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    text = "\n".join(islice(StoryLanguage().stories(seed=3), 20))
-    ids = tokenizer.encode(text)
-    assert reader(text).input_ids == ids
-    assert reader.decode(ids) == text
+    ids = tokenizer.encode(unseen)
+    assert reader(unseen).input_ids == ids
+    assert reader.decode(ids) == unseen
     end = tokenizer.special_tokens["<|endoftext|>"]
     assert reader("a<|endoftext|>").input_ids == [*tokenizer.encode("a"), end]
     assert reader.eos_token_id == theirs.config.eos_token_id == end
