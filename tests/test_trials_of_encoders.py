@@ -26,9 +26,7 @@ def test_it_is_told_how_the_table_was_made(name):
 def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(name, judge):
     runs = load_runs(name)
     lengths = np.unique(runs["steps"]) if "steps" in runs.dtype.names else [None]
-    lengths = [
-        each for each in lengths if each != 40
-    ]  # the rates of `short` are those of 400
+    lengths = [n for n in lengths if n != 40]  # `short` has the rates of 400 steps
     for arm, steps in itertools.product(np.unique(runs["arm"]), lengths):
         own = runs[runs["arm"] == arm]
         own = own if steps is None else own[own["steps"] == steps]
