@@ -53,10 +53,19 @@ def python(kind: str = "tests") -> tuple[str, ...]:
 
     They may stand before `-c CODE`, `-m MODULE` or a file, and what follows is the program's.
     """
-    # Linux alone has this; elsewhere a process with threads may not be forked, either.
-    if not hasattr(os, "pidfd_open") or os.environ.get("DECODER_ONLY_COLD"):
+    if os.environ.get("DECODER_ONLY_COLD") or not _is_told_of_ends():
         return (sys.executable,)
     return (sys.executable, "-S", "-E", PROGRAM, "run", _server(), kind)
+
+
+def _is_told_of_ends() -> bool:
+    """Whether the system says when a process ends, as Linux does where a sandbox lets it."""
+    # Elsewhere a process with threads may not be forked, either.
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
 
 
 @contextlib.contextmanager
