@@ -28,6 +28,14 @@ def gone(child: int) -> bool:
     return False
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Also where a shell has the tests in its background, which ignore Ctrl-C from birth."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 # ------------------------------------------------------------------------------------- programs
 
 SAYS_ALL = """
