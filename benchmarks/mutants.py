@@ -434,7 +434,7 @@ def run_tests(file: str, text: str, tests: list[str], channel: Any) -> None:
         channel.send(first.name)
 
 
-def noticed_by(file: str, text: str, tests: list[str], limit: float) -> str | None:
+def noticed_by(file: str, text: str, tests: list[str]) -> str | None:
     """The first test that fails on a broken module; or "time", or "crash"; None where all pass."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
