@@ -30,7 +30,7 @@ from test_resume import (
 
 from decoder_only import training
 from decoder_only.model.lm_head import IGNORED
-from decoder_only.training import TrainConfig, checkpoint, log, train
+from decoder_only.training import TrainConfig, checkpoint, log, processes, train
 from decoder_only.training.optimizers import Muon, build_optimizers
 from decoder_only.training.processes import (
     ALONE,
@@ -136,6 +136,19 @@ def test_processes_with_unequal_targets_take_the_step_of_one(strategy):
     (one,), two = pool.call(function, strategy), pool.call(function, strategy, n=2)
     for each in two:
         torch.testing.assert_close(each, one, rtol=1e-5, atol=1e-5)
+
+
+def group_and_kept() -> bool:
+    """In one of several processes: whether the group is kept when its context is left."""
+    with process_group("cpu"):
+        group = torch.distributed.group.WORLD
+    return any(kept is group for kept in processes._kept)
+
+
+def test_a_group_outlives_the_models_that_use_it():
+    # Freed with a DDP model it waits, under Python's lock, for a thread that may need that lock:
+    # without this, one call in ten of the test above never ended on a busy machine.
+    assert pool.call("test_distributed:group_and_kept", n=2) == [True, True]
 
 
 def begun(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 import gc
 import math
 import os
+import time
 import weakref
 from functools import partial
 
@@ -281,9 +282,14 @@ def kept_bytes(model, *inputs) -> int:
     with Allocations() as allocations:
         loss = model(*inputs)
     gc.collect()
-    alive = allocations.alive
+    # The threads that communicated may still hold what they sent, for as long as they wait for a
+    # processor. What is kept for the backward pass does not go away.
+    alive = []
+    for _ in range(5):
+        alive.append(allocations.alive)
+        time.sleep(0.01)
     del loss
-    return alive
+    return min(alive)
 
 
 @pytest.mark.parametrize("n", [1, 4])

@@ -50,6 +50,8 @@ class Process:
 
 
 ALONE = Process()
+# A group freed with its DDP model holds Python's lock while it waits for a thread that needs it.
+_kept: list[object] = []
 
 
 @contextlib.contextmanager
@@ -78,6 +80,7 @@ def process_group(device_type: str) -> Iterator[Process]:
     if device_type == "cuda":
         torch.cuda.set_device(process.local_rank)
     dist.init_process_group("nccl" if device_type == "cuda" else "gloo")
+    _kept.append(dist.group.WORLD)
     try:
         yield process
     finally:
@@ -133,11 +136,9 @@ def wrap(
     with torch.no_grad():
         for name, p in module.named_parameters():
             value = values[name]
-            if process.is_first:
-                value = value.to(device)
-            else:
-                value = torch.empty(value.shape, dtype=value.dtype, device=device)
-            p.copy_(distribute_tensor(value, mesh, p.placements))
+            if not process.is_first:
+                value = torch.empty_like(value, device=device)
+            p.copy_(distribute_tensor(value.to(device), mesh, p.placements))
         for name, buffer in module.named_buffers():
             buffer.copy_(buffers[name])
     return module
