@@ -218,7 +218,9 @@ def test_everything_is_told_of_how_the_runs_were_made(command, one, frame):
     assert told["command"].endswith("trial rates")
     (name, version), *more = told["packages"].items()
     # A wheel need not say in its version which CUDA it is for; what is imported does.
-    assert name == "torch" and torch.__version__.startswith(version) and not more
+    assert name == "torch"
+    assert torch.__version__.startswith(version)
+    assert not more
     names = {"date", "revision", "processor", "cores", "load", "system", "python"}
     assert all(told[name] for name in names)
 
