@@ -176,6 +176,22 @@ def test_figures_have_alt_text_caption_and_name(path):
     assert len(set(names)) == len(names)
 
 
+@every_lesson
+def test_tables_have_caption_and_name_and_errors_beside_their_numbers(path):
+    names = []
+    for cell in code_cells(path):
+        for output in cell.outputs:
+            shown = BeautifulSoup(output.get("data", {}).get("text/html", ""), "lxml")
+            for table in shown.select("table.dataframe"):
+                assert table.caption, f"say what it shows, with units:\n{cell.source}"
+                assert len(table.caption.get_text()) >= 20, cell.source
+                header = [column.get_text() for column in table.select("thead th")]
+                for column in header:
+                    assert not re.search(r"\b(std|error)\b", column), f"±: {header}"
+                names.append(table["id"])
+    assert len(set(names)) == len(names)
+
+
 @every_notebook
 def test_figures_are_stored_as_small_svg_and_in_no_other_form(path):
     for cell in code_cells(path):
