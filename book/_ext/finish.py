@@ -75,8 +75,8 @@ THEME = """<script>
       }));
   </script>"""
 
-# The page is shown with its serif: text that is set anew while it is read moves. A long page shares a
-# slow line with it, so it waits 0.8 seconds at most.
+# The page is shown with its serif: text that is set anew while it is read moves. A long page shares
+# a slow line with it, so it waits 0.8 seconds at most.
 SERIF = """<script>
     (({ dataset }) => {
       const show = () => delete dataset.serif;
