@@ -1069,7 +1069,7 @@ WALK = """async (links) => {
     const place = contents.querySelector('.progress-place');
     const { height, right } = place.getBoundingClientRect();
     const oneLine = height < 2 * parseFloat(getComputedStyle(place).fontSize);
-    const within = right <= place.parentElement.getBoundingClientRect().right;
+    const within = right <= contents.getBoundingClientRect().right;
     found.push([Math.max(...lows), place.textContent, oneLine && within]);
   }
   return found;
