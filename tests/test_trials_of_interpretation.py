@@ -35,8 +35,14 @@ def test_no_excess_is_negative_and_each_falls():
         assert left.max() < high
 
 
-def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
+def copying(*, longer: bool) -> np.ndarray:
+    """The runs of 600 steps, or those that went on."""
     runs = load_runs("induction")
+    return runs[np.char.endswith(runs["arm"], ", longer") == longer]
+
+
+def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
+    runs = copying(longer=False)
     last = runs[runs["step"] == runs["step"].max()]
     for arm in np.unique(runs["arm"]):
         own = last[last["arm"] == arm]
@@ -52,8 +58,27 @@ def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
             assert [*same["step"]] == list(range(0, int(run["step"]) + 1, 20))
 
 
+def test_a_longer_run_begins_as_the_shorter_one_and_goes_on():
+    """Up to step 600, where rounding has moved it by less than another seed is away."""
+    runs, ends = (
+        copying(longer=False),
+        {"one block": 2400, "learned": 1200, "rotary": 1200},
+    )
+    longer = copying(longer=True)
+    for arm, last in ends.items():
+        first = runs[(runs["arm"] == arm) & (runs["seed"] > 0)]
+        for seed in np.unique(first["seed"]):
+            own = longer[(longer["arm"] == f"{arm}, longer") & (longer["seed"] == seed)]
+            assert [*own["step"]] == list(range(0, last + 1, 20))
+            assert set(own["learning_rate"]) == set(first["learning_rate"])
+            for other in np.unique(first["seed"]):
+                same = first[first["seed"] == other]
+                away = abs(own["late"][: len(same)] - same["late"]).max()
+                assert (away < 0.04) == (other == seed)
+
+
 def test_the_keys_of_fresh_runs_need_the_token_before_and_no_other():
-    runs = load_runs("induction")
+    runs = copying(longer=False)
     cut = runs[np.isfinite(runs["key_before"])]
     fresh = [(arm, seed) for arm in ("learned", "rotary") for seed in range(1, 6)]
     assert sorted((run["arm"], run["seed"]) for run in cut) == fresh
