@@ -88,6 +88,17 @@ def test_the_keys_of_fresh_runs_need_the_token_before_and_no_other():
         assert (cut[others] > half).all()
 
 
+def test_after_twice_the_steps_keys_read_more_than_the_token_before():
+    runs = copying(longer=True)
+    last = runs[np.isfinite(runs["key_before"]) & (runs["step"] == 1200)]
+    assert len(last) == 10
+    assert (last["cut_key"] - last["cut_query"]).min() > 1
+    way = (last["key_before"] - last["late"]) / (last["cut_key"] - last["late"])
+    assert ((way > 0.1) & (way < 0.5)).all()
+    alone = runs[(runs["arm"] == "one block, longer") & (runs["step"] == 2400)]
+    assert alone["late"].min() > 5 * last["late"].max()
+
+
 def test_a_planted_code_is_found_and_the_hero_leaves_a_trace():
     runs = load_runs("tracking")
     assert len(runs) == 5 * 4 * 2 * (5 + 5 + 6)

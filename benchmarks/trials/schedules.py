@@ -104,7 +104,7 @@ def longer() -> Iterator[list[Run]]:
 
 def shorter() -> Iterator[list[Run]]:
     """Four schedules for AdamW over 100 steps."""
-    yield from tuned(SHORTER)
+    yield from tuned(SHORTER, 3)
 
 
 def muon() -> Iterator[list[Run]]:
