@@ -205,7 +205,7 @@ def test_default_scale_keeps_unit_variance():
 
 @every_precision
 @pytest.mark.parametrize("n_kv_heads", [H, G, 1])
-@pytest.mark.parametrize("n_queries", [T, S, 1])
+@pytest.mark.parametrize("n_queries", [T, S, 2, 1])
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_attend_equals_attend_explicitly_and_pytorch(
     options, n_queries, n_kv_heads, dtype

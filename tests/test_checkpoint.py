@@ -106,6 +106,11 @@ def test_any_program_can_read_the_weights(saved):
     assert torch.equal(tensors["embedding.weight"], load(saved).model.embedding.weight)
 
 
+def test_a_model_is_loaded_to_the_device_that_is_asked_for(saved):
+    assert load(saved, device="meta").model.embedding.weight.is_meta
+    assert load(saved).model.embedding.weight.is_cpu
+
+
 def test_loading_draws_no_random_numbers_that_others_would_miss(saved):
     state = torch.get_rng_state()
     load(saved)
@@ -323,6 +328,10 @@ def test_weights_are_written_as_others_write_them(tmp_path):
             assert torch.equal(found[name], x)
     with safetensors.safe_open(path, framework="pt") as file:
         assert file.metadata()["said"] == 'Zoë "quoted"'
+    # Numbers begin at a place that every format divides, so that a reader can map the file.
+    for n in range(8):
+        write_tensors(path, kept, notes={"said": "x" * n})
+        assert int.from_bytes(path.read_bytes()[:8], "little") % 8 == 0
     plain = {name: x.contiguous() for name, x in kept.items()}
     theirs = safetensors.torch.save(plain, metadata={"said": "x"})
     assert abs(len(theirs) - path.stat().st_size) < 200
@@ -455,11 +464,14 @@ def test_a_damaged_line_of_the_log_is_left_out_and_said(saved):
         "nonsense",
         "[1]",
         '{"step": "2"}',
+        '{"step": 2147483647}',
+        '{"step": 2147483648}',  # more steps than any run has
         '{"loss": 1',
     ]
     (saved / "log.jsonl").write_text("\n".join(lines))
-    with pytest.warns(UserWarning, match="log.jsonl: 3 damaged lines were left out"):
-        assert log.read_log(saved) == [{"step": 1, "loss": 2.0}]
+    with pytest.warns(UserWarning, match="log.jsonl: 4 damaged lines were left out"):
+        found = log.read_log(saved)
+    assert found == [{"step": 1, "loss": 2.0}, {"step": 2**31 - 1}]
 
 
 # ------------------------------------------------------------------- a folder that a stranger made

@@ -85,6 +85,17 @@ def test_ids_are_stored_in_as_few_bytes_as_hold_them(build, vocab_size, id_type)
     assert build(["ab"], Letters(vocab_size=vocab_size)).ids.dtype == id_type
 
 
+@pytest.mark.parametrize("n", [3, 2**20 + 3])  # in one piece, and in two
+def test_a_fingerprint_is_that_of_all_ids_and_starts(n):
+    ids = np.arange(n) % 7
+    plain = Corpus(ids=ids.astype(np.uint16), n_bytes=n)
+    started = Corpus(ids=plain.ids, starts=np.array([0, 2]), n_bytes=n)
+    digest = hashlib.sha256(ids.astype("<u4"))
+    assert plain.fingerprint == digest.hexdigest()
+    digest.update(np.array([0, 2], dtype="<i8"))
+    assert started.fingerprint == digest.hexdigest()
+
+
 def test_equal_data_have_equal_fingerprints_and_others_do_not():
     corpora = [
         document_corpus(["ab", "c"], LETTERS),

@@ -564,6 +564,8 @@ def test_settings_that_cannot_work_are_refused():
         Encoder(CONFIG, pad_id=V)
     with pytest.raises(ValueError, match=r"pad_id=-1 must be in 0..18$"):
         EncoderDecoder(CONFIG, pad_id=-1)
+    with pytest.raises(ValueError, match=r"pad_id=19 must be in 0..18$"):
+        EncoderDecoder(CONFIG, pad_id=V, source_vocab_size=V + 1)
     with pytest.raises(ValueError, match=r"windows=.* a source is seen whole"):
         EncoderDecoder(replace(CONFIG, windows=(None, 3)))
     with pytest.raises(ValueError, match="n_layers=0 must be"):

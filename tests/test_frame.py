@@ -216,7 +216,11 @@ def test_everything_is_told_of_how_the_runs_were_made(command, one, frame):
     assert about["processor seconds"] == 0
     told = about["provenance"]
     assert told["command"].endswith("trial rates")
-    assert told["packages"] == {"torch": torch.__version__}
+    (name, version), *more = told["packages"].items()
+    # A wheel need not say in its version which CUDA it is for; what is imported does.
+    assert name == "torch"
+    assert torch.__version__.startswith(version)
+    assert not more
     names = {"date", "revision", "processor", "cores", "load", "system", "python"}
     assert all(told[name] for name in names)
 
