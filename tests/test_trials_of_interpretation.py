@@ -35,8 +35,14 @@ def test_no_excess_is_negative_and_each_falls():
         assert left.max() < high
 
 
-def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
+def copying(*, longer: bool) -> np.ndarray:
+    """The runs of 600 steps, or those that went on."""
     runs = load_runs("induction")
+    return runs[np.char.endswith(runs["arm"], ", longer") == longer]
+
+
+def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
+    runs = copying(longer=False)
     last = runs[runs["step"] == runs["step"].max()]
     for arm in np.unique(runs["arm"]):
         own = last[last["arm"] == arm]
@@ -52,8 +58,27 @@ def test_each_arm_has_its_best_rate_between_two_others_and_fresh_seeds_at_it():
             assert [*same["step"]] == list(range(0, int(run["step"]) + 1, 20))
 
 
+def test_a_longer_run_begins_as_the_shorter_one_and_goes_on():
+    """Up to step 600, where rounding has moved it by less than another seed is away."""
+    runs, ends = (
+        copying(longer=False),
+        {"one block": 2400, "learned": 1200, "rotary": 1200},
+    )
+    longer = copying(longer=True)
+    for arm, last in ends.items():
+        first = runs[(runs["arm"] == arm) & (runs["seed"] > 0)]
+        for seed in np.unique(first["seed"]):
+            own = longer[(longer["arm"] == f"{arm}, longer") & (longer["seed"] == seed)]
+            assert [*own["step"]] == list(range(0, last + 1, 20))
+            assert set(own["learning_rate"]) == set(first["learning_rate"])
+            for other in np.unique(first["seed"]):
+                same = first[first["seed"] == other]
+                away = abs(own["late"][: len(same)] - same["late"]).max()
+                assert (away < 0.04) == (other == seed)
+
+
 def test_the_keys_of_fresh_runs_need_the_token_before_and_no_other():
-    runs = load_runs("induction")
+    runs = copying(longer=False)
     cut = runs[np.isfinite(runs["key_before"])]
     fresh = [(arm, seed) for arm in ("learned", "rotary") for seed in range(1, 6)]
     assert sorted((run["arm"], run["seed"]) for run in cut) == fresh
@@ -61,6 +86,17 @@ def test_the_keys_of_fresh_runs_need_the_token_before_and_no_other():
     assert (cut["key_before"] < half).all()
     for others in ("key_itself", "key_two_before", "key_others"):
         assert (cut[others] > half).all()
+
+
+def test_after_twice_the_steps_keys_read_more_than_the_token_before():
+    runs = copying(longer=True)
+    last = runs[np.isfinite(runs["key_before"]) & (runs["step"] == 1200)]
+    assert len(last) == 10
+    assert (last["cut_key"] - last["cut_query"]).min() > 1
+    way = (last["key_before"] - last["late"]) / (last["cut_key"] - last["late"])
+    assert ((way > 0.1) & (way < 0.5)).all()
+    alone = runs[(runs["arm"] == "one block, longer") & (runs["step"] == 2400)]
+    assert alone["late"].min() > 5 * last["late"].max()
 
 
 def test_a_planted_code_is_found_and_the_hero_leaves_a_trace():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from ladder import unchecked
 from trials import corpus, measured, nightly
 
@@ -61,7 +62,9 @@ def test_every_width_has_its_best_rate_inside_for_every_seed():
             assert tried["learning_rate"].min() < best < tried["learning_rate"].max()
 
 
-@pytest.mark.parametrize("parametrization", ["standard", "muP", "muP by ratio"])
+@pytest.mark.parametrize(
+    "parametrization", ["standard", "muP", "muP by ratio", "start alone"]
+)
 def test_every_width_is_trained(trial, monkeypatch, parametrization):
     widths, runs = trial("widths"), load_runs("widths")
     texts = corpus(), corpus()
@@ -72,6 +75,48 @@ def test_every_width_is_trained(trial, monkeypatch, parametrization):
     run = widths.Run(**run, learning_rate=0.01, seed=1)
     found = measured(widths, run, "loss")
     assert {found["parameters"]} == {*runs["parameters"][same]}
+
+
+def test_each_arm_has_its_own_parts_of_mup_and_no_others(trial):
+    widths = trial("widths")
+    arms = {
+        name: widths.Run(
+            optimizer="muon",
+            parametrization=name,
+            d_model=16,
+            learning_rate=0.01,
+            seed=1,
+        )
+        for name in widths.PARTS
+    }
+    models = {name: widths.build(run) for name, run in arms.items()}
+    for name, parts in widths.PARTS.items():
+        model = models[name]
+        whole = {
+            part: "muP" if part in parts else "standard" for part in widths.PARTS["muP"]
+        }
+        # The start, to rounding: every weight.
+        for own, other in zip(
+            model.parameters(), models[whole["start"]].parameters(), strict=True
+        ):
+            assert torch.allclose(own, other, rtol=1e-5, atol=0)
+        # The factors: of the logits and of the scores.
+        assert model.head.scale == models[whole["factors"]].head.scale
+        scales = {
+            models[each].blocks[0].attention.scale for each in (name, whole["factors"])
+        }
+        assert len(scales) == 1
+        # The rate of the matrices, as training makes it of what it is told.
+        rates = [
+            widths.rate_of_matrices(arms[each]) / models[each].config.width_ratio ** 0.5
+            for each in (name, whole["rate"])
+        ]
+        once_more = 8**0.5 if name == "muP by ratio" else 1
+        assert rates[0] == pytest.approx(once_more * rates[1])
+    starts = [
+        models[name].blocks[0].mlp.up.weight.std() for name in ("muP", "standard")
+    ]
+    assert (starts[0] / starts[1]).item() == pytest.approx(8**0.5)
 
 
 @nightly

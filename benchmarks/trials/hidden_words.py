@@ -11,7 +11,8 @@ Arms        Two models, with 16 sentences a step:
             Two controls, each with as many targets as the other model:
               "masked, 107 sentences" has 15% of so many sentences;
               "causal, 15%" has a target at 15% of the pieces of its 16 sentences.
-Fixed       AdamW with a cosine schedule, for 400 steps; the two models also for 1,600.
+Fixed       AdamW with a cosine schedule, for 400 steps; the two models and "causal, 15%" also for
+            1,600.
 Rates       Halved and doubled until the best is inside, with seed 0, for each length.
 Seeds       Three fresh ones.
 Repeated    `short`, from which laboratory 11 makes one again: each arm in 40 steps with seed 1, at
@@ -89,7 +90,8 @@ class Found:
 
 
 ARMS = [Run(arm=a, learning_rate=1.6e-2) for a in SENTENCES if "64" not in a]
-ARMS += [Run(arm=arm, steps=1600, learning_rate=4e-3) for arm in ("masked", "causal")]
+LONGER = ("masked", "causal", "causal, 15%")
+ARMS += [Run(arm=arm, steps=1600, learning_rate=4e-3) for arm in LONGER]
 TRIAL = Trial(
     "hidden_words",
     Run,

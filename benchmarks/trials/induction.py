@@ -1,6 +1,6 @@
 """How does a model come to copy, how suddenly, and by which algorithm?
 
-    python benchmarks/trials/induction.py positions depth optimizers
+    python benchmarks/trials/induction.py positions depth optimizers longer
 
 Models learn `RepeatedChains`: a Markov chain that is the same in all sequences, repeated with a
 period that nobody tells. The losses of six strategies on it are exact: uniform, unigram, bigram,
@@ -13,7 +13,10 @@ where the last token was before, and the next block looks one position after it 
 arithmetic).
 
 Arms        "learned" and "rotary" positions, with two blocks and Muon. "one block", which cannot
-            look up what another position found, and "adamw", both with learned positions.
+            look up what another position found, and "adamw", both with learned positions. `longer`
+            goes on with the fresh seeds of three of them, at their rates: "learned, longer" and
+            "rotary, longer" to step 1,200, and "one block, longer" to step 2,400. The rate stays
+            after its warm-up, so that their first 600 steps are those of the shorter runs.
 Fixed       Width 32, two heads, 600 steps of 32 sequences.
 Rates       Halved and doubled until the best is between two others, with seed 0: by the last
             `late`.
@@ -24,11 +27,11 @@ Measured    Every twentieth step: the loss where all is repeated (`late`) and wh
               previous   in the first block, the token before
               same       in the first block, where the last token was a period before
               induction  in the last block, what followed there
-            Of the last state: `late` where the heads of the last block make their queries, keys or
-            values (`cut_query`, ...) from a stream in which the heads of the first block have
+            Of every 600th step: `late` where the heads of the last block make their queries, keys
+            or values (`cut_query`, ...) from a stream in which the heads of the first block have
             their average output, and where all three are made from it (`cut_all`).
             What do the keys read? The output of a head of the first block is a sum of weights times
-            values. Of the last state of the fresh seeds of `positions`: `late` where the keys read
+            values. In the same states of fresh seeds with two blocks: `late` where the keys read
             only the term of the token before, and the others' means over the batch (`key_before`);
             only that of the position itself (`key_itself`); of the token two before
             (`key_two_before`); or all but that of the token before (`key_others`).
@@ -37,7 +40,9 @@ Against     "Copying takes two steps" fails if one block comes as far as two. "C
             algorithm for all" fails if one arm suffers from cut queries, and another from cut keys.
             The keys need the token before if `key_before` is nearer to the loss than to `cut_key`
             and the others are nearer to `cut_key`, in every run. (Set when that of "learned", seed
-            1, had been seen.)
+            1, had been seen.) What rotary keys need after 600 steps is a state in passing if twice
+            as many steps bring `key_before` to the loss, as it is with learned positions: within a
+            tenth of the way to `cut_key`, in every run.
 
 Chapter 14 reads the table.
 """
@@ -69,6 +74,7 @@ from decoder_only.training.optimizers import build_optimizers, set_learning_rate
 
 WIDTH, HEADS, STEPS, EVERY, BATCH, WARMUP = 32, 2, 600, 20, 32, 20
 SOURCE = RepeatedChains()
+LONGER = {"rotary, longer": 1200, "learned, longer": 1200, "one block, longer": 2400}
 PARTS = ("query", "key", "value")
 
 
@@ -83,7 +89,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What is measured of a state: see above. What is cut is measured of the last one only."""
+    """What is measured of a state: see above. What is cut is measured at every 600th step."""
 
     step: int
     late: float
@@ -119,6 +125,19 @@ def optimizers() -> Iterator[list[Run]]:
     yield from tuned([Run(arm="adamw")], n_seeds=3)
 
 
+def longer() -> Iterator[list[Run]]:
+    """Runs of other experiments, made again with more steps."""
+    for arm in LONGER:
+        rate = TRIAL.best(Run(arm=shorter(arm))).learning_rate
+        n_seeds = 3 if arm.startswith("one") else 5
+        yield [Run(arm=arm, learning_rate=rate, seed=1 + i) for i in range(n_seeds)]
+
+
+def shorter(arm: str) -> str:
+    """The arm of which a longer one is the same run, with more steps."""
+    return arm.removesuffix(", longer")
+
+
 def tuned(arms: list[Run], n_seeds: int) -> Iterator[list[Run]]:
     """Arms at rates around their best, and there from fresh seeds."""
     yield from TRIAL.search(arms)
@@ -128,6 +147,7 @@ def tuned(arms: list[Run], n_seeds: int) -> Iterator[list[Run]]:
 
 def configuration(arm: str) -> GPTConfig:
     """The model of an arm."""
+    arm = shorter(arm)
     positions = "rotary" if arm == "rotary" else "learned"
     return GPTConfig(
         vocab_size=len(SOURCE.chain),
@@ -222,18 +242,19 @@ class Meter:
 def measure(run: Run) -> Iterator[Found]:
     """Make one run, and measure its states."""
     meter, generator = Meter(), seeded(run.seed)
+    steps = LONGER.get(run.arm, STEPS)
     model = GPT(configuration(run.arm), generator=generator)
     optimizers = build_optimizers(
         model,
         optimizer="adamw" if run.arm == "adamw" else "muon",
         learning_rate=run.learning_rate,
     )
-    for step in range(STEPS + 1):
+    for step in range(steps + 1):
         if step % EVERY == 0:
             late, new = meter.losses(model.eval())
-            cut = meter.cut(model) if step == STEPS else {}
+            cut = meter.cut(model) if step and step % STEPS == 0 else {}
             yield Found(step=step, late=late, new=new, **meter.scores(model), **cut)
-        if step == STEPS:
+        if step == steps:
             return
         if step % 100 == 0:
             drawn, _ = SOURCE.sample(100 * BATCH, generator)
@@ -249,4 +270,6 @@ def measure(run: Run) -> Iterator[Found]:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, positions=positions, depth=depth, optimizers=optimizers)
+    TRIAL.main(
+        measure, positions=positions, depth=depth, optimizers=optimizers, longer=longer
+    )

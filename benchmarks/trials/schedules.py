@@ -1,6 +1,6 @@
 """How the learning rate should rise and fall: schedules compared, and what warm-up does.
 
-    python benchmarks/trials/schedules.py shapes muon cap longer short
+    python benchmarks/trials/schedules.py shapes muon cap longer shorter short
 
 Models of chapter 9 learn the openings of stories as in `updates.py`, which has the arms with a
 cosine of 200 steps, too. Eight rows a step, no clipping, no decay of weights.
@@ -8,7 +8,7 @@ cosine of 200 steps, too. Eight rows a step, no clipping, no decay of weights.
 Arms        `shapes`: after 20 steps of warm-up, AdamW's rates stay (`constant`), fall with the
             inverse square root of the step, along half a cosine, or in a straight line to zero over
             a share of the steps that are left: 0.4 (warm-up, stable, decay).
-            `longer`: cosine and stable-decay in four times as many steps.
+            `longer` and `shorter`: all four in four times as many steps, and in half as many.
             `muon`: the same two for Muon.
             `cap`: AdamW at one rate for all weights, a cosine, no warm-up, and each matrix's step
             cut down to at most 0.3 times the rate (root mean square) in the first 30 steps.
@@ -78,7 +78,8 @@ STABLE = Run(schedule="warmup_stable_decay", decay_fraction=0.4)
 SHAPES = [Run(schedule="constant"), Run(schedule="inverse_square_root")]
 SHAPES += [Run(schedule="cosine"), STABLE]
 TWO = [Run(schedule="cosine"), STABLE]
-LONGER = [replace(each, steps=800) for each in TWO]
+LONGER = [replace(each, steps=800) for each in (*TWO, *SHAPES[:2])]
+SHORTER = [replace(each, steps=100) for each in SHAPES]
 MUON = {"rule": "muon", "learning_rate": 0.01, "table_learning_rate": 0.08}
 BY_MUON = [replace(each, **MUON) for each in TWO]
 CAPPED = Run(schedule="cosine", warmup=0, cap=0.3, table_learning_rate=5e-3)
@@ -97,8 +98,13 @@ def shapes() -> Iterator[list[Run]]:
 
 
 def longer() -> Iterator[list[Run]]:
-    """Two schedules over 800 steps."""
+    """Four schedules for AdamW over 800 steps."""
     yield from tuned(LONGER, 3)
+
+
+def shorter() -> Iterator[list[Run]]:
+    """Four schedules for AdamW over 100 steps."""
+    yield from tuned(SHORTER, 3)
 
 
 def muon() -> Iterator[list[Run]]:
@@ -177,4 +183,12 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, shapes=shapes, muon=muon, cap=cap, longer=longer, short=short)
+    TRIAL.main(
+        measure,
+        shapes=shapes,
+        muon=muon,
+        cap=cap,
+        longer=longer,
+        shorter=shorter,
+        short=short,
+    )
