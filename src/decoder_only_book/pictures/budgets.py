@@ -51,6 +51,9 @@ def roofline(
     x = np.array([low, ridge, high])
     axes.plot(x, np.minimum(peak, bandwidth * x), color=plots.INK)
     axes.axvline(ridge, color=plots.GREY, linewidth=1, linestyle=":")
+    for side, name in (("right", "memory-bound "), ("left", " compute-bound")):
+        place = {"ha": side, "va": "bottom", "transform": axes.get_xaxis_transform()}
+        axes.text(ridge, 1.02, name, color=plots.GREY, **place)
     for (name, intensity), marker in zip(
         works.items(), "osD^v" * len(works), strict=False
     ):
