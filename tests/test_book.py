@@ -176,6 +176,39 @@ def test_figures_have_alt_text_caption_and_name(path):
     assert len(set(names)) == len(names)
 
 
+UNNAMED = {"01", "05", "07", "09", "10", "11", "13", "14"}
+"""Laboratories of which most tables have no number yet."""
+NAMED = {path for path in LABORATORIES if path.name[:2] not in UNNAMED}
+
+
+@of_every(path for path in NOTEBOOKS if path in NAMED or path not in LABORATORIES)
+def test_tables_have_caption_and_name_and_errors_beside_their_numbers(path):
+    names = []
+    for cell in code_cells(path):
+        for output in cell.outputs:
+            shown = BeautifulSoup(output.get("data", {}).get("text/html", ""), "lxml")
+            for table in shown.select("table.dataframe"):
+                assert table.caption, f"say what it shows, with units:\n{cell.source}"
+                assert len(table.caption.get_text()) >= 20, cell.source
+                header = [column.get_text() for column in table.select("thead th")]
+                assert not {"error", "std. error", "std"} & {*header}, f"±: {header}"
+                names.append(table["id"])
+    assert len(set(names)) == len(names)
+
+
+@every_notebook
+def test_every_table_is_shown(path):
+    """A notebook shows the value of a cell's last line, and of no other."""
+    for cell in code_cells(path):
+        made = [
+            isinstance(line, ast.Expr)
+            and isinstance(line.value, ast.Call)
+            and getattr(line.value.func, "id", "") == "show_table"
+            for line in ast.parse(cell.source).body
+        ]
+        assert not any(made[:-1]), f"the table is made and not shown:\n{cell.source}"
+
+
 @every_notebook
 def test_figures_are_stored_as_small_svg_and_in_no_other_form(path):
     for cell in code_cells(path):

@@ -862,8 +862,8 @@ def test_help_is_at_hand(capfd):
     assert run("--help") == run() == 0
     out = capfd.readouterr().out
     assert "usage: decoder-only" in out
-    for command in COMMANDS:
-        assert re.search(rf"\b{command}\b +\w", out)
+    for command in [*COMMANDS, "workbook", "progress"]:
+        assert re.search(rf"^  {command} +\w", out, re.MULTILINE)
     assert re.search(r"^For instance:\n\n +decoder-only \w+ .*\n", out, re.MULTILINE)
 
 

@@ -230,10 +230,16 @@ def test_drawings_are_part_of_the_page_and_have_names(pages, site):
     assert count > 100
 
 
-def test_chapters_are_light(pages):
-    """What a chapter weighs before it is scrolled; its pictures are within it."""
+def test_chapters_are_light(pages, site):
+    """What comes over the line before a page is scrolled; its pictures are within it."""
+    static = site / "_static"
+    shared = [static / "bundle.js", static / "previews.js"]
+    shared += sorted((static / "fonts").glob("*.woff2"))
+    assert len(shared) == 5  # serif, italic, formulas
+    besides = sum(len(gzip.compress(path.read_bytes())) for path in shared)
     for path in pages:
-        assert len(gzip.compress(path.read_bytes())) < 300_000, path.name
+        own = len(gzip.compress(path.read_bytes()))
+        assert own + besides < 500_000, path.name
 
 
 def test_every_formula_is_set_and_no_script_is_sent_for_it(pages, site):

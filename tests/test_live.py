@@ -1,18 +1,17 @@
 """The story machine in a real browser: the same numbers as in Python, and controls for everybody.
 
 One browser and one page serve all tests: the machine itself, with nothing of the book around it.
-DECODER_ONLY_NIGHTLY=1 compares 200 stories instead of 20.
 """
 
 import base64
 import importlib
 import json
-import os
 import random
 import re
 import shutil
 import sys
 import threading
+import zlib
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import pytest
 import serve
 import torch
 
+from decoder_only.analysis.interpretation import attention_maps
 from decoder_only.generation import generate
 from decoder_only.hub import export
 from decoder_only.model.config import GPTConfig
@@ -34,7 +34,7 @@ if reason := browsers.missing():
     pytest.skip(reason, allow_module_level=True)
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "book" / "_static" / "live"
-STORIES = 200 if os.environ.get("DECODER_ONLY_NIGHTLY") else 20
+STORIES = {"hamlet": 180, "full": 20}
 NAMES = pytest.mark.parametrize("name", live.MODELS)
 HOSTILE = [
     "",
@@ -75,7 +75,8 @@ def page(tmp_path_factory):
     start = machine.START % ("", list(machine.FILES))
     (folder / "index.html").write_text(
         '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">'
-        f"<title>Machine</title><style>{style}</style><main>"
+        f"<title>Machine</title><style>{style} body {{color: var(--pst-color-text-base); "
+        "background: var(--pst-color-background)}</style><main>"
         f'<div id="story-machine" class="machine"><p>A story.</p></div></main>{start}</html>',
         encoding="utf-8",
     )
@@ -257,8 +258,8 @@ def test_the_language_is_exact(page, saved, languages, name):
     opened(page, name)
     tokenizer, language = saved[name].tokenizer, languages[name]
     exact, rng = NextToken(language, tokenizer), random.Random(7)
-    count = STORIES * 9 // 10 if name == "hamlet" else STORIES // 10
-    for text in islice(language.stories(split="validation", seed=11), count):
+    stories = language.stories(split="validation", seed=11)
+    for text in islice(stories, STORIES[name]):
         ids = tokenizer.encode(text)
         found = asked(page, "(ids) => [...next.along(ids)].map((p) => [...p])", ids)
         wanted = [probabilities(tree) for tree in exact.along(text)]
@@ -294,6 +295,103 @@ def test_a_file_cut_short_is_one_line(page):
         page.evaluate(said, 4)
         == "The file of weights is cut short, or is no safetensors file."
     )
+
+
+# ---------------------------------------------------------------- what comes, and when
+
+
+def fresh(page, blocked: str = "nothing"):
+    """A page that has loaded no data; it notes what it asks for."""
+    tab = page.context.new_page()
+    tab.asked = []
+    tab.on("request", lambda asks: tab.asked.append(Path(asks.url).stem))
+    tab.route(f"**/*{blocked}*", lambda route: route.abort())
+    tab.goto(page.url.partition("#")[0])
+    tab.wait_for_function("globalThis.live && live.machine")
+    assert not any(name.startswith(live.MODELS) for name in tab.asked)
+    return tab
+
+
+def test_weights_come_when_a_model_is_chosen_and_its_language_last(page):
+    tab = fresh(page)
+    tab.locator("select").select_option("full")
+    says(tab, "^The model is here. Press play.$")
+    tab.wait_for_function("live.machine.the.language")
+    names = [name for name in tab.asked if name.startswith("full-")]
+    assert (names[0], names[-1]) == ("full-0", "full-language")
+    assert sorted(names) == sorted(x for x in live.scripts() if x.startswith("full-"))
+    assert not any(name.startswith("hamlet") for name in tab.asked)
+    tab.close()
+
+
+def test_the_last_choice_holds_while_another_model_comes(page):
+    tab = fresh(page)
+    tab.evaluate(
+        """() => {
+          const { model } = live.machine.parts;
+          for (const name of ['full', 'hamlet', 'full', 'hamlet']) {
+            model.value = name;
+            model.dispatchEvent(new Event('change'));
+          }
+        }"""
+    )
+    says(tab, "^The model is here. Press play.$")
+    tab.wait_for_function("live.machine.the.kept.full")
+    press(tab, "Play")
+    says(tab, r"^\d+ tokens written\. (A whole story|Leaves)")
+    assert tab.evaluate("live.machine.the.name") == "hamlet"
+    assert tab.evaluate("live.machine.the.model.config.vocab_size") == 1792
+    data = [name for name in tab.asked if name.startswith(live.MODELS)]
+    assert len(data) == len(set(data)), "each file once"
+    tab.close()
+
+
+def test_the_first_token_waits_for_no_language(page):
+    tab = fresh(page, blocked="-language")
+    press(tab, "Play")
+    says(tab, r"^\d+ tokens written\. Without its language, the page cannot say")
+    press(tab, "Back")  # asks for all, and is told what did not come
+    says(tab, "^“the end” is taken back.$")
+    tab.close()
+
+
+def test_a_part_that_did_not_come_is_asked_for_again(page):
+    tab = fresh(page, blocked="hamlet-2")
+    press(tab, "Play")
+    says(tab, "^The file hamlet-2.js could not be loaded.$")
+    tab.unroute_all()
+    press(tab, "Play")
+    says(tab, r"^\d+ tokens written\.")
+    tab.close()
+
+
+def first_bytes(folder: Path, name: str) -> int:
+    """What stands between play and the first token, as a server sends it: compressed."""
+    files = [
+        path for path in folder.glob(f"{name}-*.js") if "language" not in path.stem
+    ]
+    return sum(
+        len(serve.compressed(path, 0)) for path in [*files, folder / "letters.js"]
+    )
+
+
+@NAMES
+def test_what_is_loaded_is_small_and_its_size_is_told(page, name):
+    data = page.folder / "data"
+    size = first_bytes(data, name)
+    assert size <= {"hamlet": 0.45e6, "full": 2.85e6}[name]
+    size += len(serve.compressed(data / f"{name}-language.js", 0))
+    told = page.locator(f"option[value={name}]").text_content()
+    assert told.endswith(f", {size / 1e6:.1f} MB")
+
+
+def test_packed_weights_are_all_there():
+    rng = random.Random(0)
+    for plain in (rng.randbytes(1000), b"ab" * 500, b""):
+        first, second = (
+            zlib.decompress(base64.b64decode(text)) for text in live.packed(plain)
+        )
+        assert (first, second) == (plain[::2], plain[1::2])
 
 
 def test_scripts_are_small():
@@ -383,8 +481,11 @@ def test_tab_stops_at_every_control_and_shows_where_it_is(machine):
     )
     press(machine, "One token")
     says(machine, "^“")
-    stops = machine.evaluate(
-        f"[...document.querySelectorAll({STOPS!r})].filter((x) => x.checkVisibility()).map({NAMED})"
+    stops = (
+        machine.evaluate(  # Tab stops at one button of a radio group, the chosen one
+            f"""[...document.querySelectorAll({STOPS!r})].filter((x) => x.checkVisibility() &&
+          (x.type !== 'radio' || x.checked)).map({NAMED})"""
+        )
     )
     assert len(stops) > 45
     met = []
@@ -483,8 +584,9 @@ def test_the_keyboard_looks_inside_and_a_link_restores_it(machine):
     press(machine, "MLP of block 3")
     says(machine, "^The MLP of block 3 is off.$")
     assert len({before, without_head, state(machine)["lists"][0]}) == 3
-    reach(machine, "Colours show")
+    reach(machine, "None: the colours")
     machine.keyboard.press("ArrowDown")
+    says(machine, "^At this place, head 0 of block 0 attends to (the start|“)")
     assert state(machine)["look"] == "0.0"
 
     reach(machine, "Seed")
@@ -503,6 +605,90 @@ def test_the_keyboard_looks_inside_and_a_link_restores_it(machine):
     machine.evaluate("(link) => (location.hash = link)", link)
     says(machine, "^The link’s story is here, 3 tokens long")
     assert state(machine) == kept
+
+
+HEADS = """() => [...document.querySelectorAll('.heads svg')].map((map) => {
+  const found = Array(live.machine.the.place).fill(0);
+  for (const [, at, top] of map.firstChild.getAttribute('d').matchAll(/M([\\d.]+) 1V([\\d.]+)/g))
+    found[at - 0.5] = 1 - top;
+  return [map.dataset.head, found];
+})"""
+SHADES = """() => [...document.querySelectorAll('.token:not(.caret)')]
+  .map((token) => Number(token.style.getPropertyValue('--strength')))"""
+
+
+def test_attention_of_each_head_is_shown_and_told(machine, saved):
+    model, tokenizer = saved["hamlet"].model, saved["hamlet"].tokenizer
+    press(machine, "Play")
+    says(machine, r"^\d+ tokens written\.")
+    ids = state(machine)["ids"]
+    press(machine, "The story, token by token", "Home")
+    for _ in range(11):
+        machine.keyboard.press("ArrowRight")
+    assert state(machine)["place"] == 12
+    wanted = attention_maps(model, torch.tensor([ids]))[0, :, :, 11, :12]
+    press(machine, "Look inside")
+    found = {name: torch.tensor(row) for name, row in machine.evaluate(HEADS)}
+    assert len(found) == model.config.n_layers * model.config.n_heads
+    reach(machine, "None: the colours")
+    for name, row in found.items():
+        layer, head = map(int, name.split("."))
+        weights = wanted[layer, head]
+        torch.testing.assert_close(row, weights, atol=5e-3, rtol=0)
+        machine.keyboard.press("ArrowDown")
+        top = int(weights.argmax())
+        token = tokenizer.decode([ids[top]]).replace(" ", "␣")
+        token = f"“{token}” (token {top})" if top else "the start"
+        share = re.escape(token) + rf" {100 * weights[top]:.0f}(\.\d)?%"
+        says(
+            machine, f"^At this place, head {head} of block {layer} attends to {share}"
+        )
+        shades = torch.tensor(machine.evaluate(SHADES))
+        assert len(shades) == len(ids), "the start is shown, too"
+        torch.testing.assert_close(shades[:12] ** 2, weights, atol=2e-3, rtol=0)
+        assert not shades[12:].any()
+    machine.keyboard.press("ArrowDown")  # around
+    says(machine, "^The colours show the surprise again.$")
+    assert machine.evaluate(SHADES)[0] != 0
+    press(machine, "The story, token by token", "ArrowRight")
+    says(machine, "bits.$")
+
+
+def test_a_phone_shows_the_story_beside_what_is_inside(machine):
+    press(machine, "One token")
+    says(machine, "^“")
+    press(machine, "Look inside")
+    size = machine.viewport_size
+    machine.set_viewport_size({"width": 390, "height": 844})
+    try:
+        machine.locator(".machine table").scroll_into_view_if_needed()
+        machine.locator("[value='3.3']").scroll_into_view_if_needed()
+        story = machine.locator(".machine-story").bounding_box()
+        assert 0 <= story["y"] < 100
+        assert story["height"] < 300
+        for map_ in machine.locator(".map").all():
+            box = map_.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= 390
+            assert min(box["height"], box["width"]) >= 24
+    finally:
+        machine.set_viewport_size(size)
+
+
+def test_axe_finds_nothing(machine):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    press(machine, "One token")
+    says(machine, "^“")
+    machine.evaluate(
+        "document.querySelectorAll('details').forEach((x) => (x.open = true))"
+    )
+    reach(machine, "None: the colours")
+    machine.keyboard.press("ArrowDown")
+    for name in ("dark", "light"):
+        machine.evaluate("(x) => (document.documentElement.dataset.theme = x)", name)
+        found = axe.run(machine, "#story-machine").response["violations"]
+        told = [f"{fault['id']}: {fault['nodes'][0]['html'][:200]}" for fault in found]
+        assert told == []
 
 
 def small_run(folder: Path, saved, **settings) -> GPT:

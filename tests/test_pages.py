@@ -1066,7 +1066,11 @@ WALK = """async (links) => {
     const lows = [...contents.querySelectorAll('nav a')]
       .filter((entry) => entry.checkVisibility())
       .map((entry) => entry.getBoundingClientRect().bottom);
-    found.push([Math.max(...lows), contents.querySelector('.progress-place').textContent]);
+    const place = contents.querySelector('.progress-place');
+    const { height, right } = place.getBoundingClientRect();
+    const oneLine = height < 2 * parseFloat(getComputedStyle(place).fontSize);
+    const within = right <= contents.getBoundingClientRect().right;
+    found.push([Math.max(...lows), place.textContent, oneLine && within]);
   }
   return found;
 }"""
@@ -1084,8 +1088,9 @@ def test_contents_fit_and_say_where_one_is(desktop, uncoloured, name):
         "(links) => links.map((link) => link.hash)"
     )
     places = desktop.evaluate(WALK, links)
-    several = {said for _, said in places}
-    assert max(low for low, _ in places) <= 800, "the contents fit beside the page"
+    several = {said for _, said, _ in places}
+    assert max(low for low, *_ in places) <= 800, "the contents fit beside the page"
+    assert all(fits for *_, fits in places), "the place stands on the heading's line"
     assert len(several) >= 3
     number = int(name[:2])
     for said in several:

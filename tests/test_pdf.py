@@ -5,6 +5,7 @@ Skipped, with the reason, where there is no Chromium.
 
 import bisect
 from pathlib import Path
+from statistics import median
 
 import browser as browsers
 import pytest
@@ -93,6 +94,29 @@ def test_pages_go_on_counting_and_name_their_chapter(drawn):
         name = chapters.get(index, name)
     assert strips(drawn[0]) == ("", "")
     assert strips(drawn[1])[1] == drawn.get_page_label(1) == "ii"
+
+
+def lefts(page) -> tuple[float, float]:
+    """Where the running head begins, and the text below it, in points."""
+    text, height = page.get_textpage(), page.get_height()
+    boxes = [text.get_rect(i) for i in range(text.count_rects())]
+    head = [left for left, bottom, _, _ in boxes if bottom > height - TOP]
+    return min(head), min(
+        left for left, bottom, _, top in boxes if BOTTOM < top < height - TOP
+    )
+
+
+def test_paper_is_of_one_size_and_text_begins_below_its_head(drawn):
+    sizes = {drawn.get_page_size(index) for index in range(len(drawn))}
+    assert len({(round(width), round(height)) for width, height in sizes}) == 1, sizes
+    begins = [
+        lefts(drawn[index])
+        for index in range(front(drawn), len(drawn))
+        if strips(drawn[index])[0]
+    ]
+    assert len(begins) > 10
+    # Some pages hold nothing but an exercise, which is set in.
+    assert median(abs(head - text) for head, text in begins) < 2, begins
 
 
 def test_the_contents_say_a_page_and_lead_to_it(drawn, whole):

@@ -101,7 +101,7 @@ def test_after_twice_the_steps_keys_read_more_than_the_token_before():
 
 def test_a_planted_code_is_found_and_the_hero_leaves_a_trace():
     runs = load_runs("tracking")
-    assert len(runs) == 5 * 4 * 2 * (5 + 5 + 6)
+    assert len(runs) == 5 * 4 * 2 * (5 + 5 + 6) + 5 * 4 * 2 * 5
 
     def last(size, role, asked, arm):
         own = runs[(runs["size"] == size) & (runs["role"] == role)]
@@ -123,6 +123,13 @@ def test_a_planted_code_is_found_and_the_hero_leaves_a_trace():
         assert is_a_trace("trained")
         assert not is_a_trace("planted")
         assert is_a_trace("shuffled") == (role == "crop")
+    # The trace is above each of four untrained models; without attention they gain nothing.
+    hero = last("small", "hero", 0, "trained").mean()
+    for number in ("", " 1", " 2", " 3"):
+        assert 0 < hero - last("small", "hero", 0, f"untrained{number}").mean() < 0.05
+    blind = runs[(runs["arm"] == "no attention") & (runs["asked"] == 0)]
+    by_layer = [blind["accuracy"][blind["layer"] == n].mean() for n in range(5)]
+    assert max(by_layer) - min(by_layer) < 0.01
     # Where the word is said next, a model reads it far better than before training.
     for size, role, low, high in (
         ("small", "hero", 0.4, 0.6),

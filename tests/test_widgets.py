@@ -549,6 +549,29 @@ def test_a_point_is_dragged(page):
     assert point.get_attribute("aria-valuetext") != before
 
 
+SET = """([name, label, to]) => {
+  const figure = document.querySelector(`figure[data-widget=${name}]`);
+  const range = [...figure.querySelectorAll('input[type=range]')]
+    .find((x) => x.labels[0].textContent.startsWith(label));
+  range.value = to;
+  range.dispatchEvent(new Event('input', { bubbles: true }));
+  return figure.querySelector('.live-number').textContent;
+}"""
+
+
+def test_the_words_fit_the_numbers(page):
+    page.reload()
+    started(page)
+    equal = page.evaluate(SET, ["attention", "scores are", 0])
+    assert equal == "0.33 for each token that is seen: the output is their mean"
+    assert "largest weight, on “" in page.evaluate(SET, ["attention", "scores are", 1])
+    assert "descent after 1 step; its" in page.evaluate(SET, ["valley", "steps", 1])
+    assert "descent after 80 steps; its" in page.evaluate(SET, ["valley", "steps", 80])
+    off = page.evaluate(SET, ["valley", "rate", 0.3])
+    assert off.startswith("flew off descent after 80 steps; its rate is above 2 / λ")
+    assert "a distance of −3:" in page.evaluate(SET, ["turning", "position s", 0])
+
+
 def test_without_scripts_and_on_paper(chromium, address, page):
     context = chromium.new_context(viewport=PHONE, java_script_enabled=False)
     plain = context.new_page()

@@ -53,6 +53,10 @@ def config(output: Path, root: Path = ROOT) -> Path:
 
 
 if __name__ == "__main__":
+    print(
+        "Rendering the pages: a minute or two the first time, then what has changed.",
+        flush=True,
+    )
     complaints = build()
     if complaints:
         print(complaints, file=sys.stderr)

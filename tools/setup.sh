@@ -65,7 +65,8 @@ if [ -e .venv ] && ! new_enough .venv/bin/python; then
 fi
 if [ ! -e .venv ]; then
     find_python
-    echo "Setting up .venv with $("$PYTHON" --version), once; this takes some minutes."
+    echo "Setting up .venv with $("$PYTHON" --version), once: about 2 GB, more where PyTorch brings CUDA."
+    echo "This takes some minutes, and nothing is shown meanwhile."
     said=$("$PYTHON" -m venv .venv 2>&1) || {
         rm -rf .venv
         printf '%s\n' "$said" | head -n 3 >&2

@@ -1,6 +1,6 @@
 """Does a model carry a word of its story along, or look it up where it is needed?
 
-    python benchmarks/trials/tracking.py probes
+    python benchmarks/trials/tracking.py probes controls
 
 A linear probe reads a word of the story, the hero or the crop, off the residual stream after each
 block. Stories of one tale are told, and each is read at up to ten places where the word is not near
@@ -9,11 +9,16 @@ block. Stories of one tale are told, and each is read at up to ten places where 
 Arms        "trained"; "untrained", a model of the same shape; "shuffled", the trained one with
             labels exchanged between stories; "planted", the trained one with a code of one
             per cent of the stream's variance for each label added, which a probe should find.
+            For the small model's hero also three more models of its shape from other seeds
+            ("untrained 1", ...), and the first one with nothing added by its attention ("no
+            attention"), which cannot mix what was said into a place.
 Fixed       Penalty of the ridge regression 0.01. Four fifths of the stories fit it.
 Seeds       Five splits by story.
 Measured    Accuracy on the other stories.
 Against     "Nothing is carried along" fails if the trained model is above the untrained one on the
             way, by more than the spread of splits; it says nothing if the planted code is missed.
+            "Untrained attention mixes the hero in" fails if the model without it gains as much from
+            its embedding to its last block.
 
 Chapter 14 reads the table.
 """
@@ -25,7 +30,7 @@ from itertools import islice, pairwise
 from random import Random
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from trial import Trial, seeded
 
 from decoder_only.analysis.interpretation import fit_probe, streams
@@ -68,6 +73,12 @@ def probes() -> Iterator[list[Run]]:
             yield [Run(arm=arm, size=size, role=role, seed=s) for s in range(1, 6)]
 
 
+def controls() -> Iterator[list[Run]]:
+    """More untrained models for the small model's hero, and one without attention."""
+    for arm in ("untrained 1", "untrained 2", "untrained 3", "no attention"):
+        yield [Run(arm=arm, size="small", role="hero", seed=s) for s in range(1, 6)]
+
+
 @functools.lru_cache(maxsize=1)
 def told(size: str, role: str) -> tuple[list, list]:
     """Stories as ids, and for each sort of place (story, place, label)."""
@@ -97,12 +108,17 @@ def told(size: str, role: str) -> tuple[list, list]:
 
 
 @functools.lru_cache(maxsize=1)
-def vectors(size: str, role: str, is_trained: bool) -> list[Tensor]:
-    """The streams at both sorts of places, (l, n, d) each."""
+def vectors(size: str, role: str, untrained: str | None) -> list[Tensor]:
+    """The streams at both sorts of places, (l, n, d) each; of an untrained arm, if it is named."""
     model = load_model("hamlet" if size == "small" else "full").model
-    if not is_trained:
+    if untrained:
         config = replace(model.config, initialization="gpt2")
-        model = GPT(config, generator=seeded(0)).eval()
+        number = untrained.removeprefix("untrained")
+        seed = int(number) if number.strip().isdigit() else 0
+        model = GPT(config, generator=seeded(seed)).eval()
+    if untrained == "no attention":
+        for block in model.blocks:
+            nn.init.zeros_(block.attention.output.weight)
     texts, sorts = told(size, role)
     read = [streams(model, ids)[:, 0] for ids in texts]
     return [
@@ -116,7 +132,8 @@ def measure(run: Run) -> Iterator[Found]:
     texts, sorts = told(run.size, run.role)
     order = torch.randperm(len(texts), generator=seeded(run.seed))
     fits = set(order[: len(texts) * 4 // 5].tolist())
-    for asked, x in enumerate(vectors(run.size, run.role, run.arm != "untrained")):
+    arm = None if run.arm in ("trained", "shuffled", "planted") else run.arm
+    for asked, x in enumerate(vectors(run.size, run.role, arm)):
         words = sorted({word for *_, word in sorts[asked]})
         stories = torch.tensor([story for story, *_ in sorts[asked]])
         y = torch.tensor([words.index(word) for *_, word in sorts[asked]])
@@ -143,4 +160,4 @@ def measure(run: Run) -> Iterator[Found]:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, probes=probes)
+    TRIAL.main(measure, probes=probes, controls=controls)

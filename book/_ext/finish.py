@@ -75,14 +75,14 @@ THEME = """<script>
       }));
   </script>"""
 
-# The page is shown with its serif, for which it waits a second at most: text that is set anew while
-# it is read moves.
+# The page is shown with its serif: text that is set anew while it is read moves. A long page shares
+# a slow line with it, so it waits 0.8 seconds at most.
 SERIF = """<script>
     (({ dataset }) => {
       const show = () => delete dataset.serif;
       dataset.serif = "coming";
       document.fonts.load('1em "Source Serif 4"').then(show, show);
-      setTimeout(show, 1000);
+      setTimeout(show, 800);
     })(document.documentElement);
   </script>"""
 BUTTONS = [

@@ -23,59 +23,89 @@
   const the = { // all that a link restores, and what follows from it
     name: "hamlet", ids: [], place: 1, temperature: 0.8, topP: 1, greedy: false, seed: 1,
     off: new Set(), look: "", model: null, tokenizer: null, language: null, next: null,
-    state: null, slid: null, done: [], surprise: [], playing: false, loading: null,
+    state: null, slid: null, done: [], surprise: [], playing: false, kept: {}, loading: {},
   };
 
   // ------------------------------------------------------------------ loading
 
-  const script = (name) => new Promise((done, failed) => {
+  const asked = {};
+  const script = (name) => (asked[name] = asked[name] || new Promise((done, failed) => {
     const element = make("script", { src: `${base}data/${name}.js` });
     element.onload = done;
-    element.onerror = () => failed(new Error(`The file ${name}.js could not be loaded.`));
+    element.onerror = () => {
+      delete asked[name]; // the next press may have more luck
+      failed(new Error(`The file ${name}.js could not be loaded.`));
+    };
     document.head.append(element);
-  });
+  }));
 
+  // What `decoder_only_book.live.packed` compressed.
+  async function unpacked(text) {
+    if (!root.DecompressionStream) throw new Error("This browser is too old for the stored models.");
+    const letters = atob(text), packed = new Uint8Array(letters.length);
+    for (let i = 0; i < packed.length; i++) packed[i] = letters.charCodeAt(i);
+    const plain = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(plain).arrayBuffer());
+  }
+
+  // The weights; each part is unpacked while others come. The language comes after them, as the
+  // first token does not need it.
   async function load(name) {
-    if (!live.data.letters) await script("letters");
-    const about = () => live.data[`${name}/about`];
-    parts.bar.hidden = false;
     parts.bar.value = 0;
-    if (!about()) await script(`${name}-0`);
-    const n = about().parts;
-    const bytes = new Uint8Array(about().bytes);
-    let at = 0;
+    await Promise.all([script("letters"), script(`${name}-0`)]);
+    const about = live.data[`${name}/about`];
+    const bytes = new Uint8Array(about.bytes);
     let came = 0;
-    const coming = Array.from({ length: n }, (_, i) =>
-      (live.data[`${name}/weights/${i}`] ? Promise.resolve() : script(`${name}-${i + 1}`))
-        .then(() => { parts.bar.value = ++came / n; }));
-    await Promise.all(coming);
-    for (let i = 0; i < n; i++) {
-      const text = atob(live.data[`${name}/weights/${i}`]);
-      for (let k = 0; k < text.length; k++) bytes[at++] = text.charCodeAt(k);
-    }
-    parts.bar.hidden = true;
-    const tokenizer = live.readTokenizer(live.data[`${name}/tokenizer`]);
-    const language = new live.Language(live.data[`${name}/language`]);
-    use(name, new live.Model(about().model, live.readTensors(bytes.buffer)), tokenizer, language);
+    await Promise.all(Array.from({ length: about.parts }, async (_, i) => {
+      await script(`${name}-${i + 1}`);
+      const planes = await Promise.all(live.data[`${name}/weights/${i}`].map(unpacked));
+      planes.forEach((plane, j) => {
+        for (let k = 0, at = i * about.part + j; k < plane.length; k++, at += 2) bytes[at] = plane[k];
+      });
+      if (the.name === name) parts.bar.value = ++came / about.parts;
+    }));
+    const model = new live.Model(about.model, live.readTensors(bytes.buffer));
+    for (let i = 0; i < about.parts; i++) delete live.data[`${name}/weights/${i}`];
+    const kept = the.kept[name] = [model, live.readTokenizer(live.data[`${name}/tokenizer`]), null];
+    kept.coming = script(`${name}-language`).then(() => {
+      kept[2] = new live.Language(live.data[`${name}/language`]);
+      if (the.model === model) speak(kept[2]);
+    }).finally(() => { kept.coming = null; });
+    kept.coming.catch(() => { if (the.model === model && the.done.length) draw(); });
   }
 
   function use(name, model, tokenizer, language) {
     if (tokenizer.size > model.config.vocab_size)
       throw new Error(`The tokenizer has ${tokenizer.size} tokens, the model ${model.config.vocab_size}.`);
-    let next = null;
-    if (language) next = new live.NextToken(language, tokenizer);
-    Object.assign(the, { name, model, tokenizer, language, next, state: model.start(), slid: null, done: [], surprise: [] });
+    parts.bar.hidden = true;
+    Object.assign(the, { name, model, tokenizer, state: model.start(), slid: null, done: [], surprise: [] });
+    speak(language);
     clearTimeout(catchUp.waits);
     the.off.clear();
     start();
     looks();
   }
 
-  // Once: several presses of a button wait for the same model.
-  function ready() {
-    if (the.model) return Promise.resolve();
-    the.loading = the.loading || load(the.name).finally(() => { the.loading = null; });
-    return the.loading;
+  function speak(language) {
+    the.language = language;
+    the.next = language && new live.NextToken(language, the.tokenizer);
+    if (language && the.done.length) draw();
+  }
+
+  const isComing = () => !the.language && Boolean((the.kept[the.name] || {}).coming);
+
+  // The chosen model, loaded once; several presses of a button wait for the same one. Where the
+  // reader chooses another meanwhile, that one.
+  async function ready(isWhole = true) {
+    while (!the.model) {
+      const { name } = the;
+      if (!the.kept[name]) {
+        parts.bar.hidden = false;
+        await (the.loading[name] = the.loading[name] || load(name).finally(() => { delete the.loading[name]; }));
+      }
+      if (!the.model && the.name === name) use(name, ...the.kept[name]);
+    }
+    if (isWhole) await (the.kept[the.name] || {}).coming;
   }
 
   const start = () => {
@@ -98,7 +128,7 @@
     const parsed = async (file) => {
       try { return JSON.parse(await file.text()); } catch (_) { throw new Error(`${file.name} is damaged or cut short.`); }
     };
-    if (!live.data.letters) await script("letters");
+    await script("letters");
     const about = await parsed(config);
     const tokenizer = live.readTokenizer(await parsed(words));
     const isState = weights.name.startsWith("state-");
@@ -108,10 +138,12 @@
     if (about.model_type) [model, tensors] = live.fromLibrary(about, tensors);
     if (!model) throw new Error("config.json describes no model of this book.");
     const known = ["hamlet", "full"].find((name) => about.data && about.data.kind === "stories" && about.data.language === name);
-    if (known && !live.data[`${known}/language`]) await script(`${known}-0`);
+    if (known) await script(`${known}-language`);
     const language = known && live.data[`${known}/language`].arguments.seed === (about.data.language_seed || 0)
       ? new live.Language(live.data[`${known}/language`]) : null;
-    use("yours", new live.Model(model, tensors), tokenizer, language);
+    const kept = [new live.Model(model, tensors), tokenizer, language];
+    use("yours", ...kept);
+    the.kept.yours = kept;
     parts.model.querySelector("[value=yours]").disabled = false;
     parts.model.value = "yours";
     say(language ? "Your model is here, beside its language."
@@ -197,12 +229,12 @@
   const bits = (x) => x === Infinity ? "∞" : x.toFixed(2);
   const say = (line) => { parts.said.textContent = line; };
 
-  // A token's colour, and its name.
+  // A token's colour, and its name. The root shows small weights, too.
   function tint(token, at, weights) {
     const surprise = the.surprise[at];
-    const strength = weights ? weights[at] || 0 : Math.min(1, (surprise || 0) / 8);
+    const strength = weights ? Math.sqrt(weights[at] || 0) : Math.min(1, (surprise || 0) / 8);
     token.style.setProperty("--strength", strength.toFixed(3));
-    token.setAttribute("aria-label", shown(the.ids[at]) +
+    token.setAttribute("aria-label", (at ? shown(the.ids[at]) : "the start") +
       (surprise === undefined ? "" : `, surprise ${bits(surprise)} bits`));
     return token;
   }
@@ -212,17 +244,20 @@
     const { ids, place } = the;
     const weights = watched();
     const forgotten = Math.max(0, place - the.model.room);
-    parts.story.replaceChildren(...ids.slice(1).map((id, i) => {
-      const at = i + 1;
+    parts.story.replaceChildren(...ids.slice(weights ? 0 : 1).map((id, i) => {
+      const at = weights ? i : i + 1;
       return tint(make("span", {
         role: "option", id: `token-${at}`, "data-at": at, "aria-selected": String(at === place),
         class: `token${weights ? " seen" : ""}${at < forgotten ? " forgotten" : ""}`,
-      }, id === the.tokenizer.end ? " ■" : the.tokenizer.decode([id])), at, weights);
+      }, at === 0 ? "■ " : id === the.tokenizer.end ? " ■" : the.tokenizer.decode([id])), at, weights);
     }), make("span", {
       role: "option", id: `token-${ids.length}`, class: "token caret", "data-at": ids.length,
       "aria-selected": String(place === ids.length), "aria-label": "the next token",
     }, "▏"));
     parts.story.setAttribute("aria-activedescendant", `token-${place}`);
+    const chosen = parts.story.querySelector("[aria-selected=true]"); // the box scrolls by itself
+    if (parts.story.scrollHeight > parts.story.clientHeight)
+      parts.story.scrollTop += chosen.getBoundingClientRect().top - parts.story.getBoundingClientRect().top - parts.story.clientHeight / 2;
     parts.context.textContent = forgotten
       ? `The model sees ${the.model.room} tokens. Here it has forgotten the first ${forgotten}, in grey.` : "";
     judge();
@@ -235,7 +270,8 @@
   // The letter at which the story leaves the language.
   function judge() {
     if (!the.language) {
-      parts.verdict.textContent = "Without its language, the page cannot say where this text goes wrong.";
+      parts.verdict.textContent = isComing() ? "The language is on its way."
+        : "Without its language, the page cannot say where this text goes wrong.";
       return;
     }
     const whole = text();
@@ -272,7 +308,7 @@
     } else {
       const before = text(ids.slice(0, place));
       const isOff = the.language && the.language.explain(before).at < before.length;
-      const reason = !the.next ? "The page does not have this text's language."
+      const reason = isComing() ? "The language is on its way." : !the.next ? "The page does not have this text's language."
         : isOff ? "The story has left the language before this place, so nothing can follow."
           : "No story is cut into these tokens, so nothing can follow.";
       parts.allows.replaceChildren(make("li", { class: "rest" }, reason));
@@ -300,9 +336,9 @@
 
   // ------------------------------------------------------------------ looking in
 
-  function watched() {
-    if (!the.look || the.place < 1) return null;
-    const [l, h] = the.look.split(".").map(Number);
+  // What a head attends to at the chosen place: the weight of each token that it sees.
+  function attended(name) {
+    const [l, h] = name.split(".").map(Number);
     const { state, last, from } = seen(the.place);
     const [first, weights] = the.model.attention(state, l, h, last);
     const found = [];
@@ -310,13 +346,47 @@
     return found;
   }
 
+  const watched = () => the.look ? attended(the.look) : null;
+
+  // The same in words: the five tokens that weigh most.
+  function reads() {
+    const weights = watched();
+    if (!weights) return "";
+    const [l, h] = the.look.split(".");
+    const most = Object.keys(weights).sort((a, b) => weights[b] - weights[a]).slice(0, 5).filter((t) => weights[t] >= 0.01);
+    const told = most.map((t) => `${Number(t) ? `“${shown(the.ids[t])}” (token ${t})` : "the start"} ${percent(weights[t])}`);
+    return `At this place, head ${h} of block ${l} attends to ${told.join(", ") || "all tokens, each below 1%"}.`;
+  }
+
+  // Each head's weights as bars over the text, from its start to the chosen place.
+  function maps() {
+    for (const map of parts.heads.querySelectorAll("svg")) {
+      map.setAttribute("viewBox", `0 0 ${the.place} 1`);
+      map.firstChild.setAttribute("d", attended(map.dataset.head)
+        .map((weight, t) => weight < 0.004 ? "" : `M${t + 0.5} 1V${(1 - weight).toFixed(3)}`).join(""));
+    }
+    parts.reads.textContent = reads();
+  }
+
   function looks() {
     const { n_layers: L, n_heads: H } = the.model.config;
-    const names = [];
-    for (let l = 0; l < L; l++) for (let h = 0; h < H; h++) names.push(`${l}.${h}`);
-    parts.head.replaceChildren(make("option", { value: "" }, "surprise"), ...names.map((name) =>
-      make("option", { value: name }, `attention of head ${name}`)));
-    parts.head.value = names.includes(the.look) ? the.look : (the.look = "");
+    const isHead = (name) => { const [l, h] = name.split("."); return l < L && h < H; };
+    if (!the.look || !isHead(the.look)) the.look = "";
+    const choice = (value, label, ...shown) => make("label", { class: "map" }, make("input", {
+      type: "radio", name: "machine-head", value, "aria-label": label, checked: value === the.look,
+      onchange: () => { the.look = value; draw(); say(reads() || "The colours show the surprise again."); },
+    }), ...shown);
+    const map = (name) => {
+      const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      picture.append(document.createElementNS(picture.namespaceURI, "path"));
+      picture.dataset.head = name;
+      for (const [key, value] of [["preserveAspectRatio", "none"], ["aria-hidden", "true"]]) picture.setAttribute(key, value);
+      return picture;
+    };
+    parts.heads.replaceChildren(
+      choice("", "None: the colours show the surprise", make("span", {}, "none: colours show the surprise")),
+      ...Array.from({ length: L }, (_, l) => make("div", {}, make("span", {}, `Block ${l}`), ...[...Array(H).keys()].map((h) =>
+        choice(`${l}.${h}`, `Attention of head ${h} in block ${l}`, map(`${l}.${h}`), make("span", {}, `${l}.${h}`))))));
     parts.switches.replaceChildren(...Array.from({ length: L }, (_, l) => make("div", { role: "group", "aria-label": `Block ${l}` },
       make("span", {}, `Block ${l}`), ...[...Array(H).keys(), "m"].map((part) => {
         const name = `${l}.${part}`;
@@ -336,7 +406,9 @@
   }
 
   function lens() {
+    box.classList.toggle("looking", parts.inside.open);
     if (!parts.inside.open) return;
+    maps();
     parts.lens.replaceChildren(...Array.from({ length: the.model.config.n_layers }, (_, l) => {
       const p = live.softmax(logitsAt(the.place, l));
       const best = p.indexOf(Math.max(...p));
@@ -392,9 +464,9 @@
 
   // ------------------------------------------------------------------ controls
 
-  const does = (action) => async (event) => {
+  const does = (action, isWhole = true) => async (event) => {
     try {
-      await ready();
+      await ready(isWhole);
       await action(event);
     } catch (error) {
       the.playing = false;
@@ -424,7 +496,7 @@
       : `The model sees ${room} tokens, and has written them. Play goes on; it then forgets the beginning.`);
   }
 
-  const moved = () => say(`${parts.where.textContent}. ${parts.gap.textContent}.`);
+  const moved = () => say(`${parts.where.textContent}. ${parts.gap.textContent}. ${reads()}`.trim());
   function go(place) {
     the.place = Math.max(1, Math.min(the.ids.length, place));
     draw();
@@ -442,7 +514,7 @@
 
   const parts = {};
   const part = (name, tag, attributes, ...children) => (parts[name] = make(tag, attributes, ...children));
-  const button = (name, label, action) => part(name, "button", { type: "button", onclick: does(action) }, label);
+  const button = (name, label, action, isWhole) => part(name, "button", { type: "button", onclick: does(action, isWhole) }, label);
   const changed = () => {
     the.temperature = Number(parts.temperature.value);
     the.topP = Number(parts.topP.value);
@@ -468,9 +540,9 @@
             the.playing = false;
             the.name = parts.model.value;
             the.model = null;
-            does(draw)();
+            does(() => { draw(); say("The model is here. Press play."); }, false)();
           },
-        }, make("option", { value: "hamlet" }, "hamlet: small language, 0.9 MB"), make("option", { value: "full" }, "full: all tales, 6.7 MB"),
+        }, make("option", { value: "hamlet" }, "hamlet: small language, 0.4 MB"), make("option", { value: "full" }, "full: all tales, 2.9 MB"),
         make("option", { value: "yours", disabled: true }, "your own run"))),
         make("button", { type: "button", onclick: () => { parts.folder.value = ""; parts.folder.click(); } }, "Open a run’s folder"), folder, part("bar", "progress", { max: 1, value: 0, hidden: true, "aria-label": "The model is coming" })),
       part("story", "div", {
@@ -486,7 +558,7 @@
       part("verdict", "p", { class: "machine-verdict" }),
       part("context", "p", { class: "said context" }),
       make("div", { class: "row" },
-        button("play", "Play", play),
+        button("play", "Play", play, false),
         button("one", "One token", () => {
           const isNew = step();
           go(the.ids.length);
@@ -528,8 +600,10 @@
                 : parts.verdict.textContent);
           }),
         }))),
-      part("inside", "details", { ontoggle: () => { if (parts.inside.open) does(draw)(); } }, make("summary", {}, "Look inside"),
-        make("label", {}, "Colours show ", part("head", "select", { onchange: does(() => { the.look = parts.head.value; draw(); }) })),
+      part("inside", "details", { ontoggle: () => { if (parts.inside.open || the.model) does(draw)(); } }, make("summary", {}, "Look inside"),
+        make("p", {}, "What does each head attend to at the chosen place? Each bar is a token, from the start of the story to this place. Its height is the attention weight. Choose a head, and the story is shaded by its weights."),
+        part("heads", "div", { class: "heads", role: "radiogroup", "aria-label": "Attention" }),
+        part("reads", "p", { class: "reads" }),
         make("p", {}, "Switch heads and MLPs off; the lists change."),
         part("switches", "div", { class: "switches" }),
         make("table", {}, make("caption", {}, "The prediction after each block"),

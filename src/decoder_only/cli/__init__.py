@@ -127,7 +127,8 @@ def _run(name: str, *words: str) -> int:
     added = entry_points(group="decoder_only.commands")
     if name in ("-h", "--help"):
         print("usage: decoder-only COMMAND [OPTIONS]\n")
-        for command, summary in COMMANDS.items():
+        others = dict.fromkeys(sorted(added.names), "Added; its --help explains it.")
+        for command, summary in (COMMANDS | others).items():
             print(f"  {command:10}{summary}")
         examples = (__doc__ or "").split("\n\n")[1]
         print(f"\nFor instance:\n\n{examples}\n")
@@ -145,8 +146,7 @@ def _run(name: str, *words: str) -> int:
         # stdout is kept for what was asked for.
         is_own = name in COMMANDS
         if is_own and "--quiet" not in words and os.environ.get("RANK", "0") == "0":
-            said = f"decoder-only {name}: loading PyTorch …"
-            print(said, file=sys.stderr, flush=True)
+            print(f"decoder-only {name}: loading PyTorch …", file=sys.stderr)
         import tyro
 
         own = f"decoder_only.cli.{name}"

@@ -42,7 +42,7 @@
 
   function draw({ picture, controls, said }) {
     const state = {
-      query: [1.2, 0.4], points: [[-1.6, 0.8], [1.4, 1.3], [1.7, -0.9], [-0.7, -1.5]],
+      query: [0.2, 1.5], points: [[-1.6, 0.8], [1.4, 1.3], [1.7, -0.9], [-0.7, -1.5]],
       scale: Math.SQRT1_2, masked: true,
     };
     const view = kit.drawing(picture, 340, 300,
@@ -113,9 +113,12 @@
       const best = weights.indexOf(Math.max(...weights));
       const nearly = weights[best] > 0.95 ? "the output is nearly this one value"
         : "the output is a blend, inside the shape";
-      number(kit.fixed(weights[best]), `largest weight, on “${WORDS[best]}”: ${nearly}`);
-      said(`Largest weight ${kit.fixed(weights[best])}, on ${WORDS[best]}. ` +
-        `Output at ${at(mean)}.`);
+      const least = Math.min(...weights.filter((_, t) => seen[t]));
+      const isEqual = weights[best] - least < 1e-9;
+      number(kit.fixed(weights[best]), isEqual ? "for each token that is seen: the output is their mean"
+        : `largest weight, on “${WORDS[best]}”: ${nearly}`);
+      said(`${isEqual ? "All weights are" : "Largest weight"} ${kit.fixed(weights[best])}` +
+        `${isEqual ? "" : `, on ${WORDS[best]}`}. Output at ${at(mean)}.`);
     }
     update();
   }

@@ -125,7 +125,7 @@
       const most = schedules.map(held);
       const holds = `the first stage holds ${most[0]} micro-batch${most[0] === 1 ? "" : "es"} at once`;
       number(`${kit.fixed(100 * idle, 1)}%`,
-        `of the stages' time is idle (grey), for ${kit.fixed(end, 1)} units of time; ${holds}`);
+        `of the stages’ time is idle (grey), for ${kit.fixed(end, 1)} units of time; ${holds}`);
       said(`${kit.fixed(100 * idle, 1)} per cent idle; ${holds}.`);
     }
     update();

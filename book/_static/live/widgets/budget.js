@@ -56,7 +56,7 @@
         kit.text(x(10 ** p), 231, words, { class: "quiet" })),
       ...[2, 3, 4, 5].map((value) => kit.text(34, y(value) + 4, value, { class: "quiet end" })),
       kit.text(335, 247, "parameters N", { class: "quiet end" }),
-      kit.text(190, 15, "loss, nats per token", { class: "quiet" }),
+      kit.text(338, 9, "loss, nats per token; dashed: the best of each budget", { class: "quiet end" }),
       kit.text(46, 210, "the law’s floor", { class: "quiet start" }), valley, curve, dot);
     const best = Array.from({ length: 60 }, (_, n) => split(10 ** (15 + n / 5)));
     valley.setAttribute("points", best.filter(([N, M]) => N > 1e6 && N < 1e13 && loss(N, M) < 5)

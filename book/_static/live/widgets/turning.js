@@ -98,7 +98,7 @@
       const now = score(way, QUERY, KEY, s, t, base);
       const changed = before === null ? "move a slider" : Math.abs(now - before) < 5e-4
         ? "unchanged by your last move" : `before your last move ${kit.fixed(before)}`;
-      number(kit.fixed(now), `score of s = ${s} with t = ${t}, a distance of ${s - t}: ${changed}`);
+      number(kit.fixed(now), `score of s = ${s} with t = ${t}, a distance of ${kit.fixed(s - t, 0)}: ${changed}`);
       said(`Score ${kit.fixed(now)} at s ${s}, t ${t}: ${changed}.`);
       before = now;
     }

@@ -83,7 +83,7 @@
       })));
       const right = results.filter(({ opens }, n) => opens > 0 === (n === only)).length;
       const note = right === 4 ? "solved: the line cuts off this one text" : "texts where it is right; move the line";
-      number(`${right} of 4`, `${note}. Sum → after ReLU: so much of its value is added`);
+      number(`${right} of 4`, `${note}. Beside each: its sum → its ReLU, which multiplies the value`);
       said(`Right at ${right} of 4 texts. Open after ` +
         `${TEXTS.filter((_, n) => results[n].opens > 0).map(([words]) => words).join(", ") || "none"}.`);
     }

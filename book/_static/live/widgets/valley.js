@@ -152,12 +152,14 @@
         colour: key === state.rule ? "var(--live-attention)" : "var(--live-line)",
       })));
       const limit = 2 / CURVATURE[1];
+      const steps = `after ${state.steps} ${state.steps === 1 ? "step" : "steps"}`;
+      const now = say(losses[state.rule]);
       const note = state.rule === "descent"
         ? `its rate is ${state.rate > limit ? "above" : "below"} 2 / λ = ${kit.fixed(limit, 1)}`
         : "the lowest possible is 0";
-      number(say(losses[state.rule]), `loss of ${NAMES[state.rule]} after ${state.steps} steps; ${note}`);
-      said(`${NAMES[state.rule]} at rate ${kit.fixed(state.rate, 3)}: loss ` +
-        `${say(losses[state.rule])} after ${state.steps} steps.`);
+      number(now, `${now === "flew off" ? "" : "loss of "}${NAMES[state.rule]} ${steps}; ${note}`);
+      said(`${NAMES[state.rule]} at rate ${kit.fixed(state.rate, 3)}: ` +
+        `${now === "flew off" ? "" : "loss "}${now} ${steps}.`);
     }
     update();
   }
