@@ -63,12 +63,15 @@ def running_stories() -> tuple[Corpus, Corpus]:
 
 
 @functools.cache
-def stories_in_stored_tokens(vocab_size: int) -> tuple[Corpus, Corpus]:
-    """Stories to learn from and 100 to be measured on, in the first of the stored tokens."""
+def stories_in_stored_tokens(
+    vocab_size: int, *, n_train: int = 8_000, n_validation: int = 100
+) -> tuple[Corpus, Corpus]:
+    """Stories to learn from and others to be measured on, in the first of the stored tokens."""
     merges = load_story_model().tokenizer.merges[: vocab_size - 257]
     tokenizer = BytePairTokenizer(merges)
     language = StoryLanguage()
-    return story_corpora(language, tokenizer, n_train=8_000, n_validation=100)
+    sizes = {"n_train": n_train, "n_validation": n_validation}
+    return story_corpora(language, tokenizer, **sizes)
 
 
 def beginnings(corpus: Corpus, length: int) -> Int[Tensor, "b s"]:

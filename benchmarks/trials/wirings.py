@@ -1,6 +1,6 @@
 """Pre-norm or post-norm: which learns faster, and from which start?
 
-    python benchmarks/trials/wirings.py rates seeds scaled scaled_seeds tied longer short
+    python benchmarks/trials/wirings.py
 
 Models of twelve blocks, so of twenty-four parts, learn the beginnings of the same stories.
 
@@ -8,10 +8,14 @@ Arms        Pre-norm and post-norm, each from two starts. `unit` draws the matri
             with a standard deviation of 1 / sqrt(inputs), and tables at unit scale. `gpt2` gives
             every matrix the gain that GPT-2's 0.02 has at its width of 768: the standard deviation
             is 0.02 sqrt(768 / 32), of the matrices that write to the stream divided by sqrt(24),
-            and tables keep 0.02. `scaled`, for illustration with one seed, is pre-norm from the
-            same start, with what the tables give multiplied by sqrt(768).
+            and tables keep 0.02. `scaled` is pre-norm from the same start, with what the tables
+            give multiplied by sqrt(768). A multiplied embedding also moves that much further in a
+            step of AdamW, and the head reads a table that is multiplied for the embedding alone.
+            So `own` and `drawn` separate the size from the steps: pre-norm from the same start
+            with a head of its own, and the same with tables drawn sqrt(768) times as large.
 Fixed       D = 32, 400 steps of AdamW with batches of eight rows of 32 tokens, of which the first
             100 are warm-up.
+Longer      Four times the steps, at the rate of 400 steps, from three seeds.
 Rates       Halved and doubled until the best loss is between two others, with seed 0.
 Seeds       Three fresh ones.
 Measured    The loss on held-out stories every 100 steps, in nats per token; infinite if it is no
@@ -21,6 +25,7 @@ Repeated    `short`, from which laboratory 5 makes one again: the first eight st
             another seed. Their loss is on the first 50 of those stories.
 Against     Pre-norm is not special if post-norm ends as low from some start. The small embedding is
             not what holds pre-norm back from GPT-2's start if it gains nothing from a larger one.
+            It is not the size that does, but the steps, if `drawn` gains nothing over `own`.
 
 Chapter 5 reads the table.
 """
@@ -74,6 +79,11 @@ ARMS = [
     Run(wiring="pre", start="gpt2", learning_rate=8e-3),
 ]
 SCALED = Run(wiring="pre", start="scaled", learning_rate=8e-3)
+# What of `scaled` is the size of the embedding, and not how far it moves.
+SIZES = [
+    Run(wiring="pre", start="own", learning_rate=8e-3),
+    Run(wiring="pre", start="drawn", learning_rate=1.6e-2),
+]
 TRIAL = Trial("wirings", Run, Found, arms=ARMS, seeds=(1, 2, 3))
 
 
@@ -109,6 +119,30 @@ def longer() -> Iterator[list[Run]]:
     yield [replace(arm, seed=1, steps=4 * arm.steps) for arm in arms]
 
 
+def drawn() -> Iterator[list[Run]]:
+    """A head of its own, with small tables and with large ones, halved and doubled."""
+    yield from TRIAL.search(SIZES)
+
+
+def drawn_seeds() -> Iterator[list[Run]]:
+    """Three fresh seeds for these two, at their best rates."""
+    yield from TRIAL.repeat(SIZES)
+
+
+def close() -> Iterator[list[Run]]:
+    """The same seeds at the rates that came second, by less than seeds differ."""
+    rates = (8e-3, 1.6e-2)
+    arms = [replace(a, learning_rate=r) for a, r in zip(SIZES, rates, strict=True)]
+    yield [replace(arm, seed=seed) for arm in arms for seed in TRIAL.seeds]
+
+
+def longer_seeds() -> Iterator[list[Run]]:
+    """Every arm with four times the steps, from all fresh seeds, at its rate for 400."""
+    arms = [TRIAL.best(arm) for arm in (*ARMS, SCALED)]
+    longer = [replace(arm, steps=4 * arm.steps) for arm in arms]
+    yield [replace(arm, seed=seed) for seed in TRIAL.seeds for arm in longer]
+
+
 def short() -> Iterator[list[Run]]:
     """A few steps, with a warm-up of a quarter of these, to be made again in a moment."""
     arms = [replace(TRIAL.best(arm), seed=1) for arm in (*ARMS, SCALED)]
@@ -128,7 +162,7 @@ def build(run: Run) -> GPT:
         n_layers=12,
         n_heads=4,
         norm_position="post" if run.wiring == "post" else "pre",
-        tied=run.start != "unit",
+        tied=run.start in ("gpt2", "scaled"),
     )
     generator = seeded(run.seed)
     model = GPT(config, generator=generator)
@@ -136,6 +170,8 @@ def build(run: Run) -> GPT:
         in_block = name.startswith("blocks")
         if run.start != "unit" and in_block and parameter.ndim == 2:
             parameter.mul_((GPT2_WIDTH / WIDTH) ** 0.5)
+        if run.start == "drawn" and name.startswith(("embedding", "positions")):
+            parameter.mul_(GPT2_WIDTH**0.5)
         if run.start == "unit" and parameter.ndim == 2:
             # A table gives one row; a matrix adds up as many numbers as it reads.
             is_table = name.startswith(("embedding", "positions"))
@@ -191,4 +227,8 @@ if __name__ == "__main__":
         tied=tied,
         longer=longer,
         short=short,
+        drawn=drawn,
+        drawn_seeds=drawn_seeds,
+        close=close,
+        longer_seeds=longer_seeds,
     )
