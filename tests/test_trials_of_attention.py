@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from trials import check_rates, measured
+from trials import check_rates, measured, unmade
 
 from decoder_only_book.stored import load_runs
 
@@ -34,6 +34,11 @@ def test_every_arm_of_scores_has_its_best_rates_and_fresh_seeds(trial):
         for seed in scores.TRIAL.seeds:
             fresh = scores.TRIAL.scores(scores.replace(best, seed=seed))
             assert (best.score_rate, best.learning_rate) in fresh, arm
+
+
+def test_fresh_seeds_went_through_all_rates_that_are_as_good(trial):
+    scores = trial("scores")
+    assert unmade(scores, scores.near) == []
 
 
 def test_a_run_begins_as_its_row_says(trial):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from trials import check_rates, measured, nightly
+from trials import check_rates, measured, nightly, unmade
 
 from decoder_only_book.stored import load_runs
 
@@ -34,7 +34,7 @@ def positions(trial):
 
 
 @pytest.mark.parametrize("name", ARM)
-def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(name):
+def test_every_arm_has_its_best_rate_inside_and_fresh_seeds(name):
     runs = load_runs(name)
     runs = runs[runs["steps"] == STEPS[name]]
     if name == "positions":
@@ -42,7 +42,29 @@ def test_every_arm_has_its_best_rate_inside_and_three_fresh_seeds(name):
         runs["scale"] = np.nan_to_num(runs["scale"])
     found = check_rates(runs, ARM[name], score=SCORE[name])
     assert len(found) == {"vocabulary": 8, "positions": 11}[name]
-    assert all(list(fresh["seed"]) == [1, 2, 3] for fresh in found)
+    seeds = {"vocabulary": [1, 2, 3, 4, 5], "positions": [1, 2, 3]}[name]
+    assert all(list(fresh["seed"]) == seeds for fresh in found)
+
+
+def test_every_size_with_a_table_of_its_own_has_its_best_pair_and_fresh_seeds(trial):
+    rates = trial("table_rates")
+    assert unmade(rates, rates.TRIAL.search, rates.TRIAL.repeat, rates.near) == []
+
+
+def test_one_rate_for_both_is_the_run_without_a_second_rate(trial):
+    ours, theirs = trial("table_rates").TRIAL, trial("vocabulary").TRIAL
+    pairs = [
+        (row, other)
+        for row in ours.table.rows()
+        if row["learning_rate"] == row["table_learning_rate"]
+        for other in theirs.table.where(["cut=words", "steps=384"])
+        if all(other[x] == row[x] for x in ("vocab_size", "learning_rate", "seed"))
+    ]
+    assert {row["vocab_size"] for row, _ in pairs} == {1024, 8192}
+    for row, other in pairs:
+        # Of the larger, some rows were made on another processor, whose rounding grows.
+        within = 0.002 if row["vocab_size"] == 1024 else 0.02
+        assert row["loss"] == pytest.approx(other["loss"], abs=within)
 
 
 def test_what_is_added_has_the_size_that_it_is_said_to_have(positions):
@@ -129,11 +151,12 @@ def test_the_largest_vocabulary_is_ahead_after_a_quarter_of_the_steps(trial):
 
 @nightly
 def test_a_table_with_a_rate_of_its_own_is_learned_again(trial):
+    """At sixteen times the rate of the matrices, which no other row of its seed comes near."""
     rates = trial("table_rates")
-    runs = load_runs("table_rates")
-    kept = runs[(runs["table_learning_rate"] == 2.0**-5) & (runs["seed"] == 1)]
-    before = kept["bits_per_byte"][kept["vocab_size"] == 1024][0]
-    run = rates.Run(vocab_size=1024, table_learning_rate=2.0**-5, seed=1)
+    run = rates.Run(vocab_size=1024, table_learning_rate=2.0**-3)
+    (row,) = rates.TRIAL.table.of(run)
     again = measured(rates, run, "bits_per_byte")["bits_per_byte"]
-    assert again == pytest.approx(before, abs=0.01)
-    assert abs(kept["bits_per_byte"][kept["vocab_size"] != 1024] - again).min() > 0.01
+    assert again == pytest.approx(row["bits_per_byte"], abs=0.01)
+    others = rates.TRIAL.table.where(["seed=0"])
+    others.remove(row)
+    assert min(abs(other["bits_per_byte"] - again) for other in others) > 0.01

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from decoder_only.data import Corpus, document_corpus
 from decoder_only.tokenization import BytePairTokenizer
 
-__all__ = ["check_rates", "corpus", "measured", "nightly"]
+__all__ = ["check_rates", "corpus", "measured", "nightly", "unmade"]
 
 # A row made again shows where a table came from, and little about the code that other tests do not.
 nightly = pytest.mark.skipif(
@@ -65,3 +66,10 @@ def check_rates(
             assert set(fresh[rate]) == {best[rate]}, (arm.tolist(), rate)
         found.append(np.sort(fresh, order="seed"))
     return found
+
+
+def unmade(trial: ModuleType, *experiments: Callable[[], Iterator[list]]) -> list:
+    """What the next round of some experiments would make; nothing, when they are through."""
+    made = set(trial.TRIAL.table.runs(trial.TRIAL.table.rows()))
+    rounds = (next(iter(each()), []) for each in experiments)
+    return [run for wanted in rounds for run in wanted if run not in made]

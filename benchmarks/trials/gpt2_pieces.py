@@ -14,18 +14,22 @@ letters     Every letter of a script, alone: how many are one token.
 text        Whole texts, with their words and tokens: stories that were held out, held-out Tiny
             Shakespeare, the language reference that comes with Python, and its prose, by three
             filters: the strict one was tried first. "One line" has a single space for every run
-            of white space.
+            of white space. The docstrings of the standard library came last: a text that had no
+            part in the choice of a filter.
+decomposed  The sentences again, with every letter and its marks as characters of their own (NFD).
 
 Nothing is random, and no seed counts. Needs GPT-2's vocabulary in tiktoken's cache. Chapter 1 reads
 the table.
 """
 
+import ast
 import functools
 import pydoc_data.topics
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 import regex
 import vocabulary
@@ -113,6 +117,17 @@ def prose(reference: str, kind: str = "prose") -> str:
     return " ".join(kept)
 
 
+def docstrings() -> str:
+    """Those of the modules at the top of Python's standard library."""
+    found = []
+    for path in sorted(Path(ast.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            documented = ast.Module | ast.ClassDef | ast.FunctionDef
+            if isinstance(node, documented) and (told := ast.get_docstring(node)):
+                found.append(told)
+    return "\n\n".join(found)
+
+
 @functools.cache
 def texts() -> dict[str, str]:
     """The texts whose words are counted, by their names."""
@@ -124,9 +139,9 @@ def texts() -> dict[str, str]:
         "Python's reference": reference,
     }
     found |= {f"{name}, one line": " ".join(x.split()) for name, x in found.items()}
-    return found | {
-        f"Python's reference, {kind}": prose(reference, kind) for kind in FILTERS
-    }
+    for name, whole in (("reference", reference), ("docstrings", docstrings())):
+        found |= {f"Python's {name}, {kind}": prose(whole, kind) for kind in FILTERS}
+    return found
 
 
 def parts(run: Run) -> list[str]:
@@ -139,6 +154,8 @@ def parts(run: Run) -> list[str]:
         return [f" {run.what}{n:02d}" for n in range(100)]
     if run.kind == "letters":
         return letters(*SCRIPTS[run.what])
+    if run.kind == "decomposed":
+        return [unicodedata.normalize("NFD", SENTENCES[run.what])]
     return [SENTENCES[run.what] if run.kind == "sentence" else texts()[run.what]]
 
 
@@ -177,8 +194,11 @@ def everything() -> Iterator[list[Run]]:
             *(f"{TEXTS[-1]}, {kind}" for kind in FILTERS),
         ],
         "spaced number": [str(n) for n in range(10, 100)],
+        "decomposed": SENTENCES,
     }
-    yield [Run(kind=kind, what=what) for kind, names in named.items() for what in names]
+    runs = [Run(kind=kind, what=what) for kind in named for what in named[kind]]
+    later = [Run(kind="text", what=f"Python's docstrings, {kind}") for kind in FILTERS]
+    yield runs + later
 
 
 @functools.cache

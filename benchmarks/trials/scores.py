@@ -1,6 +1,6 @@
 """Dot products, divided or not, and additive scores: which learn to look back, as K grows?
 
-    python benchmarks/trials/scores.py rates wider seeds longer
+    python benchmarks/trials/scores.py rates wider seeds near longer
 
 One head learns the quiz of chapter 3. The first of forty-two tokens is one of sixteen plants,
 forty random words follow, and the last token asks for the plant.
@@ -15,7 +15,9 @@ Rates       Two for each arm: one for what makes the scores (queries, keys and t
             all would decide between the arms. Both are halved and doubled until the best is
             between two others, by the mean of four seeds, or the quiz is solved (`SOLVED`). For
             undivided products at K = 256, from variance 1, all fifteen pairs around it (`wider`).
-Seeds       Four that choose the rates, and eight fresh ones.
+Seeds       Four that choose the rates, and eight fresh ones. Four seeds choose with much noise, so
+            `near` takes the fresh ones also through all pairs of rates that were as good within a
+            standard error, where undivided products fail.
 Measured    The mean loss in nats over the quizzes of the last 50 steps, which are always new.
 Against     The claim says that additive scores are better than undivided products at large K. It
             fails if undivided products are as good as additive scores at the largest K.
@@ -23,6 +25,7 @@ Against     The claim says that additive scores are better than undivided produc
 Chapter 3's laboratory reads the table, and a test repeats a row.
 """
 
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -36,6 +39,8 @@ WIDTH, N_WORDS = 32, 40
 SOLVED = 0.005
 """A mean loss in nats from which on no better rates are looked for."""
 CHOOSING = (1, 2, 3, 4)
+FAILING = ((1.0, 64), (1.0, 256), (0.3, 256))
+"""Gains and sizes at which undivided products leave fresh seeds unsolved, as `seeds` found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +137,32 @@ def seeds() -> Iterator[list[Run]]:
     yield [replace(best(arm), seed=seed) for arm in ARMS for seed in TRIAL.seeds]
 
 
+def as_good(arm: Run) -> list[Run]:
+    """The arm at all rates that the choosing seeds cannot tell from the best, or solve it."""
+    tried = [TRIAL.scores(replace(arm, seed=seed)) for seed in CHOOSING]
+    top, found = best(arm), []
+    chosen = [losses[top.score_rate, top.learning_rate] for losses in tried]
+    for rates in tried[0]:
+        if all(rates in losses for losses in tried):
+            run = replace(arm, score_rate=rates[0], learning_rate=rates[1])
+            extra = [losses[rates] - x for losses, x in zip(tried, chosen, strict=True)]
+            error = statistics.stdev(extra) / len(extra) ** 0.5
+            if statistics.mean(extra) <= error or (solved(top) and solved(run)):
+                found.append(run)
+    return found
+
+
+def near() -> Iterator[list[Run]]:
+    """Fresh seeds at all rates that are as good, for the undivided arms that fail."""
+    yield [
+        replace(run, seed=seed)
+        for arm in ARMS
+        if arm.score == "as they come" and (arm.gain, arm.head_dim) in FAILING
+        for run in as_good(arm)
+        for seed in TRIAL.seeds
+    ]
+
+
 def longer() -> Iterator[list[Run]]:
     """Four times as long, what does not learn the quiz: at its rates, and at half of them."""
     yield [
@@ -218,4 +249,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=rates, wider=wider, seeds=seeds, longer=longer)
+    TRIAL.main(measure, rates=rates, wider=wider, seeds=seeds, near=near, longer=longer)
