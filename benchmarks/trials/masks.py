@@ -11,6 +11,7 @@ Fixed       300 steps of AdamW. Stories are running text, in rows of 128 tokens 
 Rates       Halved and doubled until the best loss is between two others, with seed 0.
 Seeds       Four fresh ones; two where a run is four times as long.
 Shorter     30 steps with seed 1, at one rate: rows that a chapter can make again while it is read.
+            The turned mask also at half that rate, and with seed 2: rows that it must not mistake.
 Measured    `loss`: the mean over all positions of a row, as in training. `loss_as_used`: that of
             the last position of a row alone. There, as when text is written, no later token is
             in sight.
@@ -140,8 +141,11 @@ def longer() -> Iterator[list[Run]]:
 
 
 def shorter() -> Iterator[list[Run]]:
-    """A tenth of the steps, at the rate that the search begins with."""
-    yield [replace(arm, steps=30, seed=TRIAL.seeds[0]) for arm in ARMS]
+    """A tenth of the steps, at the rate that the search begins with, and what is near to it."""
+    short = [replace(arm, steps=30, seed=TRIAL.seeds[0]) for arm in ARMS]
+    turned = short[-1]
+    half = replace(turned, learning_rate=turned.learning_rate / 2)
+    yield [*short, half, replace(turned, seed=TRIAL.seeds[1])]
 
 
 if __name__ == "__main__":
