@@ -628,7 +628,8 @@ def test_attention_of_each_head_is_shown_and_told(machine, saved):
     assert state(machine)["place"] == 12
     wanted = attention_maps(model, torch.tensor([ids]))[0, :, :, 11, :12]
     press(machine, "Look inside")
-    found = {name: torch.tensor(row) for name, row in machine.evaluate(HEADS)}
+    machine.wait_for_selector(".heads svg[viewBox='0 0 12 1']", state="attached")
+    found = {name: torch.tensor(row).float() for name, row in machine.evaluate(HEADS)}
     assert len(found) == model.config.n_layers * model.config.n_heads
     reach(machine, "None: the colours")
     for name, row in found.items():
@@ -639,7 +640,8 @@ def test_attention_of_each_head_is_shown_and_told(machine, saved):
         top = int(weights.argmax())
         token = tokenizer.decode([ids[top]]).replace(" ", "␣")
         token = f"“{token}” (token {top})" if top else "the start"
-        share = re.escape(token) + rf" {100 * weights[top]:.0f}(\.\d)?%"
+        share = f"{100 * weights[top]:.{int(weights[top] < 0.1)}f}%"
+        share = re.escape(f"{token} {share}")
         says(
             machine, f"^At this place, head {head} of block {layer} attends to {share}"
         )
