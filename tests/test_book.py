@@ -176,12 +176,7 @@ def test_figures_have_alt_text_caption_and_name(path):
     assert len(set(names)) == len(names)
 
 
-UNNAMED = {"01", "05", "07", "09"}
-"""Laboratories of which most tables have no number yet."""
-NAMED = {path for path in LABORATORIES if path.name[:2] not in UNNAMED}
-
-
-@of_every(path for path in NOTEBOOKS if path in NAMED or path not in LABORATORIES)
+@of_every(NOTEBOOKS)
 def test_tables_have_caption_and_name_and_errors_beside_their_numbers(path):
     names = []
     for cell in code_cells(path):
