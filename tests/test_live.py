@@ -468,6 +468,7 @@ def machine(page):
           Object.assign(parts.seed, { value: 1 });
           Object.assign(parts.temperature, { value: 0.8 });
           parts.greedy.checked = false;
+          parts.heads.querySelector("[value='']").checked = true;
           document.querySelectorAll('details').forEach((fold) => (fold.open = false));
         }"""
     )

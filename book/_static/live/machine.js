@@ -69,9 +69,19 @@
     const kept = the.kept[name] = [model, live.readTokenizer(live.data[`${name}/tokenizer`]), null];
     kept.coming = script(`${name}-language`).then(() => {
       kept[2] = new live.Language(live.data[`${name}/language`]);
-      if (the.model === model) speak(kept[2]);
-    }).finally(() => { kept.coming = null; });
-    kept.coming.catch(() => { if (the.model === model && the.done.length) draw(); });
+    }).finally(() => {
+      kept.coming = null;
+      if (the.model === model) judgeAgain(kept[2]);
+    });
+    kept.coming.catch(() => {}); // who needs it is told
+  }
+
+  // A story may be over before its language came, or did not come.
+  function judgeAgain(language) {
+    if (language) speak(language);
+    else if (the.done.length) draw();
+    const { said, verdict } = parts;
+    if (said.textContent.endsWith(COMING)) say(said.textContent.replace(COMING, verdict.textContent));
   }
 
   function use(name, model, tokenizer, language) {
@@ -92,6 +102,7 @@
     if (language && the.done.length) draw();
   }
 
+  const COMING = "The language is on its way.";
   const isComing = () => !the.language && Boolean((the.kept[the.name] || {}).coming);
 
   // The chosen model, loaded once; several presses of a button wait for the same one. Where the
@@ -270,7 +281,7 @@
   // The letter at which the story leaves the language.
   function judge() {
     if (!the.language) {
-      parts.verdict.textContent = isComing() ? "The language is on its way."
+      parts.verdict.textContent = isComing() ? COMING
         : "Without its language, the page cannot say where this text goes wrong.";
       return;
     }
@@ -308,7 +319,7 @@
     } else {
       const before = text(ids.slice(0, place));
       const isOff = the.language && the.language.explain(before).at < before.length;
-      const reason = isComing() ? "The language is on its way." : !the.next ? "The page does not have this text's language."
+      const reason = isComing() ? COMING : !the.next ? "The page does not have this text's language."
         : isOff ? "The story has left the language before this place, so nothing can follow."
           : "No story is cut into these tokens, so nothing can follow.";
       parts.allows.replaceChildren(make("li", { class: "rest" }, reason));
