@@ -334,7 +334,7 @@ TESTS_OF = {
     "base.tensors": "checkpoint resume",
     "data.corpus": "data",
     "data.prepared": "tokens hostile",
-    "data.sources": "data",
+    "data.sources": "data tokens",
     "generation.sampling": "generation",
     "generation.writing": "generation",
     "hub.folder": "pretrained translation",
