@@ -295,9 +295,6 @@ def test_matrices_together_equal_matrices_alone():
         assert not torch.equal(a, start)
 
 
-@pytest.mark.skipif(
-    not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon to compare with"
-)
 def test_equals_pytorchs_muon():
     """Theirs multiplies in bfloat16 always: give ours the same numbers, and bfloat16's leeway."""
     shapes = [(16, 16), (16, 48), (48, 16)]

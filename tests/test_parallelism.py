@@ -476,7 +476,12 @@ PYTORCH = {
     "DTensor": partial(by_pytorch, way="tensor"),
     "FSDP2": partial(by_pytorch, way="sharded"),
 }
+EVERY_WAY_OF_TWO = [*WAYS, *PYTORCH]
 OF_TWO = {**WAYS, **PIPELINES, **PYTORCH}
+# In 2.11 its divided embedding raises "MaskBuffer has been materialized with conflicting data".
+IS_OLD = tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 13)
+if IS_OLD:
+    del OF_TWO["DTensor"]
 OF_FOUR = {"tensor": by_tensor, "ZeRO 3": fully, "grid": on_a_grid, **PIPELINES}
 
 
@@ -520,12 +525,16 @@ def assert_same_run(found, truth):
     ("n", "way"),
     [
         (n, way)
-        for n, ways in ((2, OF_TWO), (4, OF_FOUR))
+        for n, ways in ((2, EVERY_WAY_OF_TWO), (4, OF_FOUR))
         for way in ways
         if way not in PIPELINES
     ],
 )
 def test_steps_on_many_devices_end_where_one_does(found_by, truth, n, way):
+    if way == "DTensor" and IS_OLD:
+        pytest.skip(
+            "DTensor fails before 2.13: divided matrices are not compared with it"
+        )
     for found in found_by[n]:
         assert_same_run(found[way], truth)
 
