@@ -42,7 +42,8 @@ def number_laboratories(app) -> None:
     count = TocTreeCollectorWithStyles.assign_figure_numbers
 
     def assign(self, env: BuildEnvironment) -> list[str]:
-        changed = count(self, env)
+        before = env.toc_fignumbers
+        count(self, env)
         for name, kinds in env.toc_fignumbers.items():
             laboratory = re.search(r"/lab/(\d+)_", name)
             if laboratory is None and name != "book/gpu":
@@ -51,7 +52,9 @@ def number_laboratories(app) -> None:
             for numbers in kinds.values():
                 for place, anchor in enumerate(numbers, start=1):
                     numbers[anchor] = (prefix, place)
-        return changed
+        # Compared as they are shown, or each of these pages would be written in every build.
+        after = env.toc_fignumbers
+        return [name for name in after if after[name] != before.get(name)]
 
     TocTreeCollectorWithStyles.assign_figure_numbers = assign
 

@@ -76,9 +76,9 @@ def packed(part: bytes) -> list[str]:
 
 
 def _compressed(plain: bytes) -> bytes:
-    """The shortest of what zlib's strategies make of it."""
+    """The shorter of what zlib's strategies for numbers make of it."""
     found = []
-    for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY, zlib.Z_FILTERED):
+    for strategy in (zlib.Z_HUFFMAN_ONLY, zlib.Z_FILTERED):
         packer = zlib.compressobj(9, zlib.DEFLATED, 15, 9, strategy)
         found.append(packer.compress(plain) + packer.flush())
     return min(found, key=len)
