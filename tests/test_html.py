@@ -133,7 +133,7 @@ def test_every_page_is_built(pages, site):
         assert f"book/{notebooks.name(source)}.html" in names
 
 
-def test_a_second_build_writes_only_what_lists_all_chapters(site):
+def test_a_second_build_writes_no_page(site):
     """And in every file stands what stood there."""
 
     def files() -> dict[Path, tuple[int, bytes]]:
@@ -146,8 +146,7 @@ def test_a_second_build_writes_only_what_lists_all_chapters(site):
     assert after.keys() == before.keys()
     assert not [path for path in after if after[path][1] != before[path][1]]
     pages = (path for path in after if path.parent.name in ("book", "lab"))
-    written = {path.stem for path in pages if after[path] != before[path]}
-    assert written == {"index", "claims", "rows"}
+    assert not {path.stem for path in pages if after[path] != before[path]}
 
 
 def test_no_link_is_broken(pages):
