@@ -128,9 +128,14 @@ def transfer(size: str) -> Iterator[Run]:
     """Learning rates for four widths of four heads each, in four parametrizations.
 
     Standard; muP with the widest as its base, by 1 / K and by 1 / sqrt(K); and, for the widest
-    alone, muP with the narrowest as its base.
+    alone, muP with the narrowest as its base. On a CPU, standard and muP by 1 / K have two seeds
+    more at the rates next to the first seed's best, until the best was between two others.
     """
     widths = (32, 64, 128, 256) if size == "cpu" else (128, 256, 512, 1024)
+    standard = {32: range(-8, -5), 64: range(-9, -5), 128: range(-9, -6)}
+    near = {(None, width): powers for width, powers in standard.items()}
+    near[None, 256] = range(-10, -7)
+    near |= {(256, width): range(-10, -7) for width in standard}
     for d_model in reversed(widths):
         head_dim = d_model // 4
         arms = [(None, None, range(-11, -4))]
@@ -141,7 +146,10 @@ def transfer(size: str) -> Iterator[Run]:
             scale = math.sqrt(widths[-1] / 4) / head_dim
             arms += [(widths[-1], each, range(-11, -4)) for each in (scale, None)]
         for base_width, scale, powers in arms:
-            for power in powers:
+            tried = [(power, 0) for power in powers]
+            if size == "cpu" and (base_width is None or scale) and base_width != 32:
+                tried += product(near[base_width, d_model], (1, 2))
+            for power, seed in tried:
                 yield sized(
                     size,
                     d_model,
@@ -150,6 +158,7 @@ def transfer(size: str) -> Iterator[Run]:
                     n_heads=4,
                     batch_size=BATCH_SIZE[size] // 2,
                     learning_rate=2.0**power,
+                    seed=seed,
                     optimizer="adamw",
                     base_width=base_width,
                     attention_scale=scale,
@@ -159,14 +168,14 @@ def transfer(size: str) -> Iterator[Run]:
 def depth(size: str) -> Iterator[Run]:
     """Blocks of as many weights together, from one wide to sixteen narrow.
 
-    Two seeds, and three rates a factor of two apart, about the best of each shape.
+    Two seeds, and rates a factor of two apart, about the best of each shape.
     """
     shapes = {
         (128, 1, 512): (1, 2, 4),
         (96, 2, 320): (0.5, 1, 2),
         (64, 4, 256): (0.5, 1, 2),
         (48, 7, 197): (0.5, 1, 2),
-        (32, 16, 128): (0.5, 1, 2),
+        (32, 16, 128): (0.25, 0.5, 1, 2),
     }
     scale = 1 if size == "cpu" else 8
     for (d_model, n_layers, d_mlp), seed in product(shapes, range(2)):

@@ -1,6 +1,6 @@
 """How much of a model must move before it tells a new tale, and what does it forget meanwhile?
 
-    python benchmarks/trials/adapters.py rates seeds shorter
+    python benchmarks/trials/adapters.py rates seeds shorter curves
 
 The stored model of the hamlet knows three tales. Here it learns a fourth, a storm, of the same 24
 people.
@@ -13,6 +13,8 @@ Rates       Halved and doubled until the best is between two others, with seed 0
 Seeds       Three fresh ones, for the stories and for LoRA's matrices.
 Shorter     10 steps with seed 1, at the same rates: rows that a chapter can make again while it is
             read.
+Curves      Fresh seeds also at the rates below the best, for those ranks that come near to all
+            weights: less learned, and less forgotten. All weights at one rate more.
 Measured    How far the loss on unseen stories is above the exact floor, in nats per token: on 30
             of the new language (`gap`), and on 40 of the old one (`old_gap`).
 Against     "Low rank is enough" fails if `gap` falls with every rank up to 64. "LoRA forgets less"
@@ -41,6 +43,7 @@ from decoder_only.variants.finetuning import add_lora, answer_rows
 NEW = StoryLanguage(**{**LANGUAGE.arguments, "tales": ("storm",)})
 STEPS, BATCH = 120, 4
 SHORTER = ", 10 steps"
+BELOW = ", below its best rate"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +87,23 @@ def shorter() -> Iterator[list[Run]]:
     yield [replace(run, arm=run.arm + SHORTER, seed=TRIAL.seeds[0]) for run in best]
 
 
+def curves() -> Iterator[list[Run]]:
+    """Fresh seeds at the rates below the best, of the arms that come near to all weights."""
+    wanted = []
+    for arm in ARMS:
+        if arm.arm == "1":  # even at its best it learns less than the others do
+            continue
+        best = TRIAL.best(arm).learning_rate
+        rates = [rate for (rate,) in TRIAL.scores(arm) if rate < best]
+        rates += [min(rates) / 2] if arm.arm == "full" else []
+        wanted += [
+            replace(arm, arm=arm.arm + BELOW, learning_rate=rate, seed=seed)
+            for rate in rates
+            for seed in TRIAL.seeds
+        ]
+    yield wanted
+
+
 def prepared(arm: str, seed: int) -> GPT:
     """The pretrained model, with what may move."""
     model = pretrained()
@@ -95,7 +115,8 @@ def prepared(arm: str, seed: int) -> GPT:
 def fitted(run: Run) -> GPT:
     """The pretrained model after it has learned the new tale."""
     steps = 10 if run.arm.endswith(SHORTER) else STEPS
-    model = prepared(run.arm.removesuffix(SHORTER), run.seed).train()
+    arm = run.arm.removesuffix(SHORTER).removesuffix(BELOW)
+    model = prepared(arm, run.seed).train()
     told = NEW.stories(split="train", seed=run.seed)
 
     def loss_at(step: int) -> Tensor:
@@ -123,4 +144,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, shorter=shorter)
+    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, shorter=shorter, curves=curves)
