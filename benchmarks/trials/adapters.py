@@ -1,12 +1,14 @@
 """How much of a model must move before it tells a new tale, and what does it forget meanwhile?
 
-    python benchmarks/trials/adapters.py rates seeds shorter curves
+    python benchmarks/trials/adapters.py rates seeds shorter curves embedding
 
 The stored model of the hamlet knows three tales. Here it learns a fourth, a storm, of the same 24
 people.
 
 Arms        "full" moves all weights. The others move LoRA's matrices of rank 1, 4, 16 or 64 in
             every linear map of the blocks. The model is 64 wide, so rank 64 allows any change.
+            `embedding` has two more: LoRA of rank 64 with the embedding, which is the head too,
+            and all weights without it.
 Fixed       120 steps of AdamW on four stories each.
 Rates       Halved and doubled until the best is between two others, with seed 0. The column `gap`
             chooses.
@@ -18,7 +20,8 @@ Curves      Fresh seeds also at the rates below the best, for those ranks that c
 Measured    How far the loss on unseen stories is above the exact floor, in nats per token: on 30
             of the new language (`gap`), and on 40 of the old one (`old_gap`).
 Against     "Low rank is enough" fails if `gap` falls with every rank up to 64. "LoRA forgets less"
-            fails if `old_gap` is equal where `gap` is.
+            fails if `old_gap` is equal where `gap` is. It is not the embedding that LoRA lacks if
+            with it rank 64 comes no nearer, or if all weights without it come as near as with it.
 
 Chapter 12 reads the table.
 """
@@ -44,6 +47,7 @@ NEW = StoryLanguage(**{**LANGUAGE.arguments, "tales": ("storm",)})
 STEPS, BATCH = 120, 4
 SHORTER = ", 10 steps"
 BELOW = ", below its best rate"
+WITH, WITHOUT = ", with the embedding", ", without the embedding"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +108,24 @@ def curves() -> Iterator[list[Run]]:
     yield wanted
 
 
+def embedding() -> Iterator[list[Run]]:
+    """What moves apart from LoRA's matrices changes: the embedding."""
+    arms = [
+        Run(arm="64" + WITH, learning_rate=8e-3),
+        Run(arm="full" + WITHOUT, learning_rate=8e-3),
+    ]
+    yield from TRIAL.search(arms)
+    yield from TRIAL.repeat(arms)
+
+
 def prepared(arm: str, seed: int) -> GPT:
     """The pretrained model, with what may move."""
     model = pretrained()
-    if arm.isdigit():
-        add_lora(model, rank=int(arm), generator=seeded(seed))
+    rank = arm.removesuffix(WITH)
+    if rank.isdigit():
+        add_lora(model, rank=int(rank), generator=seeded(seed))
+    if arm.endswith((WITH, WITHOUT)):  # LoRA alone leaves it as it is
+        model.embedding.requires_grad_(arm.endswith(WITH))
     return model
 
 
@@ -144,4 +161,11 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, shorter=shorter, curves=curves)
+    TRIAL.main(
+        measure,
+        rates=TRIAL.search,
+        seeds=TRIAL.repeat,
+        shorter=shorter,
+        curves=curves,
+        embedding=embedding,
+    )
