@@ -128,14 +128,9 @@ def transfer(size: str) -> Iterator[Run]:
     """Learning rates for four widths of four heads each, in four parametrizations.
 
     Standard; muP with the widest as its base, by 1 / K and by 1 / sqrt(K); and, for the widest
-    alone, muP with the narrowest as its base. On a CPU, standard and muP by 1 / K have two seeds
-    more at the rates next to the first seed's best, until the best was between two others.
+    alone, muP with the narrowest as its base.
     """
     widths = (32, 64, 128, 256) if size == "cpu" else (128, 256, 512, 1024)
-    standard = {32: range(-8, -5), 64: range(-9, -5), 128: range(-9, -6)}
-    near = {(None, width): powers for width, powers in standard.items()}
-    near[None, 256] = range(-10, -7)
-    near |= {(256, width): range(-10, -7) for width in standard}
     for d_model in reversed(widths):
         head_dim = d_model // 4
         arms = [(None, None, range(-11, -4))]
@@ -146,10 +141,7 @@ def transfer(size: str) -> Iterator[Run]:
             scale = math.sqrt(widths[-1] / 4) / head_dim
             arms += [(widths[-1], each, range(-11, -4)) for each in (scale, None)]
         for base_width, scale, powers in arms:
-            tried = [(power, 0) for power in powers]
-            if size == "cpu" and (base_width is None or scale) and base_width != 32:
-                tried += product(near[base_width, d_model], (1, 2))
-            for power, seed in tried:
+            for power in powers:
                 yield sized(
                     size,
                     d_model,
@@ -158,7 +150,6 @@ def transfer(size: str) -> Iterator[Run]:
                     n_heads=4,
                     batch_size=BATCH_SIZE[size] // 2,
                     learning_rate=2.0**power,
-                    seed=seed,
                     optimizer="adamw",
                     base_width=base_width,
                     attention_scale=scale,

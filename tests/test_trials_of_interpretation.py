@@ -15,7 +15,7 @@ from decoder_only_book.stored import load_runs
 def test_every_run_has_every_state_and_kind():
     runs = load_runs("kinds_learned")
     points = sorted({(run["learning_rate"], run["seed"]) for run in runs})
-    seeds = {0.004: (1, 2, 3), 0.008: (1, 2, 3, 4), 0.016: (1, 2, 3)}
+    seeds = {0.004: (1,), 0.008: (1, 2, 3, 4), 0.016: (1,)}
     assert points == [(rate, seed) for rate in seeds for seed in seeds[rate]]
     steps = [0, *(2**power for power in range(10))]
     for rate, seed in points:

@@ -7,7 +7,7 @@ of the stored one.
 
 Arms        The recipe's rate; half and twice that rate.
 Fixed       512 steps of eight rows. Each story is read at most once.
-Seeds       Four at the recipe's rate, three at the others.
+Seeds       Four at the recipe's rate, one at the others.
 Measured    At the powers of two, on 40 held-out stories: the excess over the exact floor in bits
             per story, split by kind of choice, and the entropy of each kind. Which part of the
             excess is spent on tokens that cannot follow (`impossible`), and which probability the
@@ -72,14 +72,10 @@ TRIAL = Trial(
 
 
 def runs() -> Iterator[list[Run]]:
-    """Four seeds at the recipe's rate, and three at half and twice the rate."""
+    """Four seeds at the recipe's rate, and one at half and twice the rate."""
     yield [
         *(Run(learning_rate=8e-3, seed=seed) for seed in (1, 2, 3, 4)),
-        *(
-            Run(learning_rate=rate, seed=seed)
-            for seed in (1, 2, 3)
-            for rate in (4e-3, 1.6e-2)
-        ),
+        *(Run(learning_rate=rate, seed=1) for rate in (4e-3, 1.6e-2)),
     ]
 
 
