@@ -61,7 +61,9 @@ def test_the_meter_tells_what_cannot_follow(trial):
     stored, _, meter = trial.material()
     n_tokens = stored.tokenizer.vocab_size
     following = trial.NextToken(StoryLanguage.hamlet(), stored.tokenizer)
-    stories = islice(StoryLanguage.hamlet().stories(split="validation"), trial.N_STORIES)
+    stories = islice(
+        StoryLanguage.hamlet().stories(split="validation"), trial.N_STORIES
+    )
     trees = [tree for story in stories for tree in following.along(story)]
     able = np.array([len(probabilities(tree)) for tree in trees])
     excess, impossible, leaked = meter.excess(

@@ -101,7 +101,9 @@ class Meter:
         for split, ids in zip(self.splits, self.ids, strict=True):
             spent = split(model(ids)[0].log_softmax(-1))  # (s, 2, kind), in nats
             parts.append(spent.sum(0))
-            leaks.append(-torch.expm1(-spent[:, 0]))  # -log q(A) is spent, 1 - q(A) leaks
+            leaks.append(
+                -torch.expm1(-spent[:, 0])
+            )  # -log q(A) is spent, 1 - q(A) leaks
         outside, odds = torch.stack(parts).mean(0) / math.log(2)
         leaked = torch.cat(leaks).mean(0)
         return (outside + odds).tolist(), outside.tolist(), leaked.tolist()
