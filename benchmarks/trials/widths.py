@@ -1,6 +1,6 @@
 """Which learning rate is best at which width, in the standard parametrization and in muP?
 
-    python benchmarks/trials/widths.py muon ratio kept parts again
+    python benchmarks/trials/widths.py muon ratio kept parts
 
 Models of four widths from 16 to 128, with two blocks of two heads, learn stories for 128 steps of
 Muon.
@@ -14,8 +14,7 @@ Arms        "standard": GPT-2's first weights at every width. "muP": with the wi
             nothing else of muP. `parts` has the same two for the start and for the factors.
 Rates       A factor of two apart, for every width and every seed until the best is between two
             others, from where the first seed found its best.
-Seeds       Three. `again` has four more of muP, of "muP, rate kept" and of their base. It was added
-            after the three had been read, which did not tell these two arms apart.
+Seeds       Three.
 Measured    The loss on 100 held-out stories, in nats per token.
 Against     muP is of no use if its best rates move with the width by as much as without it. The
             root is wrong if by the ratio the best rates move less, or if the base's rate costs less
@@ -99,15 +98,7 @@ def parts() -> Iterator[list[Run]]:
         yield from tuned([*product(arms, WIDTHS[:-1])])
 
 
-def again() -> Iterator[list[Run]]:
-    """Four seeds more of muP, of muP without its rates, and of the base of both."""
-    arms = [ARMS[3], *product(["muP", "muP, rate kept"], WIDTHS[:-1])]
-    yield from tuned(arms, range(3, 7))
-
-
-def tuned(
-    arms: Sequence[tuple[str, int]], seeds: Sequence[int] = range(3)
-) -> Iterator[list[Run]]:
+def tuned(arms: Sequence[tuple[str, int]]) -> Iterator[list[Run]]:
     """Rates of its own for each seed, searched from where the first found its best."""
     first = [
         Run(
@@ -119,7 +110,7 @@ def tuned(
         )
         for parametrization, width in arms
     ]
-    for seed in seeds:
+    for seed in range(3):
         yield from TRIAL.search([replace(TRIAL.best(arm), seed=seed) for arm in first])
 
 
@@ -181,4 +172,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, muon=muon, ratio=ratio, kept=kept, parts=parts, again=again)
+    TRIAL.main(measure, muon=muon, ratio=ratio, kept=kept, parts=parts)
