@@ -1,6 +1,6 @@
 """How much of a model must move before it tells a new tale, and what does it forget meanwhile?
 
-    python benchmarks/trials/adapters.py rates seeds shorter curves
+    python benchmarks/trials/adapters.py rates seeds shorter
 
 The stored model of the hamlet knows three tales. Here it learns a fourth, a storm, of the same 24
 people.
@@ -13,8 +13,6 @@ Rates       Halved and doubled until the best is between two others, with seed 0
 Seeds       Three fresh ones, for the stories and for LoRA's matrices.
 Shorter     10 steps with seed 1, at the same rates: rows that a chapter can make again while it is
             read.
-Curves      Two fresh seeds also below the best rates, where less is learned and less forgotten,
-            to compare arms at equal gaps.
 Measured    How far the loss on unseen stories is above the exact floor, in nats per token: on 30
             of the new language (`gap`), and on 40 of the old one (`old_gap`).
 Against     "Low rank is enough" fails if `gap` falls with every rank up to 64. "LoRA forgets less"
@@ -43,13 +41,6 @@ from decoder_only.variants.finetuning import add_lora, answer_rows
 NEW = StoryLanguage(**{**LANGUAGE.arguments, "tales": ("storm",)})
 STEPS, BATCH = 120, 4
 SHORTER = ", 10 steps"
-BELOW = ", below its best rate"
-AROUND = {  # gaps of 0.76 and 0.45; rank 1 comes to neither
-    "full": (5e-4, 1e-3, 2e-3),
-    "4": (1.6e-2,),
-    "16": (8e-3, 1.6e-2),
-    "64": (4e-3, 8e-3, 1.6e-2),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +84,6 @@ def shorter() -> Iterator[list[Run]]:
     yield [replace(run, arm=run.arm + SHORTER, seed=TRIAL.seeds[0]) for run in best]
 
 
-def curves() -> Iterator[list[Run]]:
-    """Two fresh seeds also at the rates whose gaps are around those that are compared."""
-    yield [
-        Run(arm=arm + BELOW, learning_rate=rate, seed=seed)
-        for seed in TRIAL.seeds[:2]
-        for arm, rates in AROUND.items()
-        for rate in rates
-    ]
-
-
 def prepared(arm: str, seed: int) -> GPT:
     """The pretrained model, with what may move."""
     model = pretrained()
@@ -114,8 +95,7 @@ def prepared(arm: str, seed: int) -> GPT:
 def fitted(run: Run) -> GPT:
     """The pretrained model after it has learned the new tale."""
     steps = 10 if run.arm.endswith(SHORTER) else STEPS
-    arm = run.arm.removesuffix(SHORTER).removesuffix(BELOW)
-    model = prepared(arm, run.seed).train()
+    model = prepared(run.arm.removesuffix(SHORTER), run.seed).train()
     told = NEW.stories(split="train", seed=run.seed)
 
     def loss_at(step: int) -> Tensor:
@@ -143,6 +123,4 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(
-        measure, rates=TRIAL.search, seeds=TRIAL.repeat, shorter=shorter, curves=curves
-    )
+    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, shorter=shorter)
