@@ -133,7 +133,7 @@ def test_prose_is_paragraphs_of_sentences(trial):
     assert pieces.prose(f"{plain}\n\n{code}\n\n{listed}\n\nShort.") == plain
 
 
-def learned_as_often(steps=192):
+def learned_as_often(steps=96):
     runs = load_runs("gpt2_entries")
     return runs[runs["steps"] == steps]
 

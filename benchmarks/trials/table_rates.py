@@ -30,6 +30,7 @@ import vocabulary
 from trial import Trial
 
 from decoder_only.model.lm_head import bits_per_byte
+from decoder_only.training import evaluate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,15 +109,15 @@ def measure(run: Run) -> Found:
     """Make one run."""
     corpus, validation, tokens_per_word = vocabulary.material("words", run.vocab_size)
     began = time.process_time()
-    model, final = vocabulary.learn(
+    model = vocabulary.learn(
         corpus,
-        validation,
         vocab_size=run.vocab_size,
         steps=384,
         learning_rate=run.learning_rate,
         table_learning_rate=run.table_learning_rate,
         seed=run.seed,
     )
+    final = evaluate(model, validation, batch_size=vocabulary.BATCH_SIZE)
     return Found(
         parameters=model.count_parameters(),
         tokens_per_word=round(tokens_per_word, 4),

@@ -33,8 +33,7 @@ from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.model.presets import MODERN
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer
-from decoder_only.training import TrainConfig, train
-from decoder_only.training.monitor import Evaluation
+from decoder_only.training import TrainConfig, evaluate, train
 
 PATTERNS = {"words": GPT2_PATTERN, "lines": r"[^\n]++\n?|\n"}
 TRAINING, VALIDATION = slice(0, 1_003_854), slice(1_059_624, None)
@@ -99,14 +98,13 @@ def material(cut: str, vocab_size: int) -> tuple[Corpus, Corpus, float]:
 
 def learn(
     corpus: Corpus,
-    validation: Corpus,
     *,
     vocab_size: int,
     d_model: int = 64,
     seed: int,
     **training: float | None,
-) -> tuple[GPT, Evaluation]:
-    """A model that has learned a text, and its evaluation.
+) -> GPT:
+    """A model that has learned a text.
 
     Args:
         training: steps and rates.
@@ -129,22 +127,23 @@ def learn(
         **training,
     )
     model = GPT(config, generator=seeded(seed))
-    return model, train(model, corpus, validation, settings).final
+    train(model, corpus, None, settings)
+    return model
 
 
 def measure(run: Run) -> Found:
     """Make one run."""
     corpus, validation, tokens_per_word = material(run.cut, run.vocab_size)
     began = time.process_time()
-    model, final = learn(
+    model = learn(
         corpus,
-        validation,
         vocab_size=run.vocab_size,
         d_model=run.d_model,
         steps=run.steps,
         learning_rate=run.learning_rate,
         seed=run.seed,
     )
+    final = evaluate(model, validation, batch_size=BATCH_SIZE)
     return Found(
         parameters=model.count_parameters(),
         context_length=model.config.context_length,
