@@ -11,8 +11,8 @@ Arms        `own`: 8,192 entries, learned from the training text.
             wide table of which most is never met; what sets `used` and `own` apart is the cut.
 Fixed       Every model has the same blocks and takes as many steps, of as many rows of 256 bytes,
             so all read as much text with the same reach. In tokens, GPT-2's arms read a few per
-            cent more. 96 steps, a quarter of those in `vocabulary.py`, since `all` is expensive; the
-            first runs of `own` and `used` with 384 had been seen when this was settled.
+            cent more. 96 steps, a quarter of those in `vocabulary.py`, since `all` is expensive.
+            The first runs of `own` and `used` with 384 had been seen when this was settled.
 Rates       One for matrices and table, halved and doubled until the best is between two others,
             with seed 0. `longer` has 384 steps at the same rates, with the same seed.
 Seeds       Three fresh ones.
