@@ -141,20 +141,21 @@ def learned_as_often(steps=96):
 def test_gpt2s_entries_and_our_own_have_their_best_rates_inside_and_fresh_seeds():
     found = check_rates(learned_as_often(), ["entries"], score="bits_per_byte")
     assert [fresh["entries"][0] for fresh in found] == ["all", "own", "used"]
-    assert all(list(fresh["seed"]) == [1, 2, 3, 4, 5] for fresh in found)
+    assert all(list(fresh["seed"]) == [1, 2, 3] for fresh in found)
 
 
 def test_our_own_entries_learn_as_in_the_trial_of_sizes():
     sizes, pairs = load_runs("vocabulary"), 0
-    sizes = sizes[(sizes["vocab_size"] == 8192) & (sizes["steps"] == 384)]
-    for run in learned_as_often():
-        same = (sizes["seed"] == run["seed"]) & (run["entries"] == "own")
-        same &= sizes["learning_rate"] == run["learning_rate"]
+    sizes = sizes[sizes["vocab_size"] == 8192]
+    for run in (run for run in load_runs("gpt2_entries") if run["entries"] == "own"):
+        same = np.ones(len(sizes), dtype=bool)
+        for name in ("steps", "seed", "learning_rate"):
+            same &= sizes[name] == run[name]
         for other in sizes[same]:
             # Made on another processor, whose rounding grows.
             assert run["loss"] == pytest.approx(other["loss"], abs=0.02)
             pairs += 1
-    assert pairs >= 8
+    assert pairs == 2
 
 
 @pytest.fixture
