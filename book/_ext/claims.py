@@ -241,9 +241,9 @@ def merge(app, env, docnames: set[str], other) -> None:
     env.claims_pages |= other.claims_pages
 
 
-def rewrite(app, env) -> set[str]:
-    """The list depends on every chapter, so its page is written anew in every build."""
-    return set(env.claims_pages)
+def again(app, env, added: set, changed: set, removed: set) -> set[str]:
+    """The list depends on every chapter, and is made anew with any of them."""
+    return env.claims_pages & env.found_docs if added | changed | removed else set()
 
 
 def setup(app) -> dict:
@@ -253,6 +253,6 @@ def setup(app) -> dict:
     app.connect("builder-inited", prepare)
     app.connect("env-purge-doc", purge)
     app.connect("env-merge-info", merge)
-    app.connect("env-updated", rewrite)
+    app.connect("env-get-outdated", again)
     app.connect("doctree-resolved", fill)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

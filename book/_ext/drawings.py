@@ -116,8 +116,9 @@ def sheet(pages: list[str], static: Path) -> str:
             raise ValueError(f"a drawing's {face=} must be one of {list(FACES)}")
         family, weight, style = face
         name = f"{FACES[face]}-figures.woff"
-        font = subsetted(source / f"{FACES[face]}.ttf", letters)
-        (folder / name).write_bytes(font)
+        if letters_in(folder / name) != letters | {" "}:
+            font = subsetted(source / f"{FACES[face]}.ttf", letters)
+            (folder / name).write_bytes(font)
         rules.append(
             f'@font-face{{font-family:"{family}";font-weight:{weight};'
             f'font-style:{style};font-display:swap;src:url("fonts/{name}") '
@@ -154,6 +155,11 @@ def collect(element: ElementTree.Element, face: tuple, found: dict) -> None:
         found[face] |= set(element.text)
     for child in element:
         collect(child, face, found)
+
+
+def letters_in(file: Path) -> set[str]:
+    """The letters that an earlier build put into a font; none, if it made no such font."""
+    return set(map(chr, TTFont(file).getBestCmap())) if file.exists() else set()
 
 
 def subsetted(file, letters: set[str]) -> bytes:

@@ -5,11 +5,13 @@ style sheet and the scripts of book/_static/live for this page alone. The data o
 and their languages is written when the book is built (decoder_only_book.live).
 """
 
+import hashlib
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+PACKAGES = Path(__file__).parents[2] / "src"
 FILES = ("tokenizer", "language", "engine", "library", "machine")
 # In order, one after the other; the interface appears once its style sheet is there.
 START = """<script>
@@ -39,10 +41,26 @@ class StoryMachine(SphinxDirective):
 
 
 def write_data(app, exception) -> None:
-    if exception is None and app.builder.format == "html":
-        from decoder_only_book import live
+    """Writes the data, unless it is there already, made from the same files."""
+    if exception is not None or app.builder.format != "html":
+        return
+    folder = Path(app.outdir, "_static", "live", "data")
+    mark, sources = Path(app.doctreedir, "live-data"), digest()
+    if folder.exists() and mark.exists() and mark.read_text() == sources:
+        return
+    from decoder_only_book import live
 
-        live.write(Path(app.outdir, "_static", "live", "data"))
+    live.write(folder)
+    mark.write_text(sources)
+
+
+def digest() -> str:
+    """One number for all files of both packages: stored models, grammar, and what writes them."""
+    found = hashlib.sha256()
+    for path in sorted(PACKAGES.glob("decoder_only*/**/*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            found.update(f"{path} {path.stat().st_size}".encode() + path.read_bytes())
+    return found.hexdigest()
 
 
 def setup(app) -> dict:

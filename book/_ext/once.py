@@ -4,12 +4,14 @@ None of it changes a page:
 
 - the formatter of a listing, with a style sheet that no page takes from it, and its lexer;
 - the looking for a style of citations in what is installed, for every citation;
+- the reading of TeX in the list of papers, for the list and again for what a citation shows;
 - Sphinx's index of all words: the book has a search of its own (see find.py).
 """
 
 from functools import cache
 
 import pybtex.plugin
+from pybtex.richtext import Text
 from sphinx.highlighting import PygmentsBridge
 
 
@@ -49,6 +51,7 @@ def setup(app) -> dict:
     bridge = PygmentsBridge
     bridge.get_formatter = remembered(bridge.get_formatter, of_formatter)
     bridge.get_lexer = remembered(bridge.get_lexer, of_lexer)
+    Text.from_latex = cache(Text.from_latex)
     pybtex.plugin._load_entry_point = cache(pybtex.plugin._load_entry_point)
     app.connect("builder-inited", prepare)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -25,8 +25,6 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.i18n import format_date
 
-from decoder_only_book.pictures.architecture import PARTS
-
 logger = logging.getLogger(__name__)
 
 AFTER = 150
@@ -131,16 +129,12 @@ class Book:
         svg = soup.svg
         svg["aria-label"] = "The architecture. Each part leads to its chapter."
         for part in svg.find_all("a"):
-            page, colour = (
-                self.find(part.attrs.pop("data-chapter")),
-                part.attrs.pop("data-part"),
-            )
+            page = self.find(part.attrs.pop("data-chapter"))
             if page is None:
                 continue
             words = part.find("text", class_="map-name").get_text()
             part["href"] = self.address(page)
             part["class"] = "map-part"
-            part["style"] = f"--part: {PARTS[colour]}"
             part["aria-label"] = f"{words}: chapter {number(page)}, {self.title(page)}"
             tip = soup.new_tag("title")
             tip.string = f"Chapter {number(page)}: {self.title(page)}"
