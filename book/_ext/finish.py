@@ -232,6 +232,11 @@ class Finisher:
         before = [self.sheet(normpath(f"{folder}/{name}")) for name in imported]
         return "\n".join([*before, rebased(text, path)])
 
+    def refresh(self, app, exception) -> None:
+        """Copies styles and scripts; Sphinx does not when no page is written anew."""
+        if exception is None and not self.bundles[STYLES]:
+            app.builder.copy_html_static_files({})
+
     def finish(self, app, exception) -> None:
         """Writes the bundles, once all pages are there to say what they need."""
         if exception is not None:
@@ -525,6 +530,7 @@ def prepare(app) -> None:
         return finisher.page(text, context) if "</head>" in text else text
 
     templates.render = rendered
+    app.connect("build-finished", finisher.refresh, priority=100)
     app.connect("build-finished", finisher.finish, priority=900)
 
 
