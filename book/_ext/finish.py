@@ -23,6 +23,7 @@ from posixpath import normpath
 import drawings
 import live
 from bs4 import BeautifulSoup
+from sphinx.util.fileutil import copy_asset
 
 STYLES, SCRIPTS = "bundle.css", "bundle.js"
 # Icons (see above), folds (see folds.py), the theme's tabs, and Sphinx's search (see find.py);
@@ -233,9 +234,12 @@ class Finisher:
         return "\n".join([*before, rebased(text, path)])
 
     def refresh(self, app, exception) -> None:
-        """Copies styles and scripts; Sphinx does not when no page is written anew."""
+        """Copies the book's own styles and scripts; Sphinx does not when no page is written anew."""
         if exception is None and not self.bundles[STYLES]:
-            app.builder.copy_html_static_files({})
+            # What extensions bring, with absolute paths, are templates, and change with them alone.
+            for entry in map(Path, app.config.html_static_path):
+                if not entry.is_absolute():
+                    copy_asset(Path(app.confdir, entry), self.out / "_static")
 
     def finish(self, app, exception) -> None:
         """Writes the bundles, once all pages are there to say what they need."""
