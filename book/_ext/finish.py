@@ -234,9 +234,9 @@ class Finisher:
         return "\n".join([*before, rebased(text, path)])
 
     def refresh(self, app, exception) -> None:
-        """Copies the book's own styles and scripts, which Sphinx does only where it writes a page."""
+        """Copies the book's own styles and scripts: Sphinx does so only if it writes a page."""
         if exception is None and not self.bundles[STYLES]:
-            # What extensions bring (by absolute paths) may be templates; it changes with them alone.
+            # What extensions bring (by absolute paths) may be templates.
             for entry in map(Path, app.config.html_static_path):
                 if not entry.is_absolute():
                     copy_asset(Path(app.confdir, entry), self.out / "_static")
