@@ -178,6 +178,9 @@ def printed(page, address: str, after: int = 0) -> tuple[bytes, list[Heading]]:
     headings = [Heading(**found) for found in page.evaluate(SETTLED)]
     if address.endswith("/index.html"):
         headings[0] = Heading(1, headings[0].id, OPENING, OPENING)
+        page.locator(".bd-article h1").evaluate(
+            "(h, s) => (h.textContent = s)", OPENING
+        )
     title = json.dumps(headings[0].text, ensure_ascii=False)
     page.add_style_tag(content=HEAD % (title, after))
     return paper(page), headings

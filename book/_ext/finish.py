@@ -23,6 +23,7 @@ from posixpath import normpath
 import drawings
 import live
 from bs4 import BeautifulSoup
+from sphinx.util.fileutil import copy_asset
 
 STYLES, SCRIPTS = "bundle.css", "bundle.js"
 # Icons (see above), folds (see folds.py), the theme's tabs, and Sphinx's search (see find.py);
@@ -231,6 +232,14 @@ class Finisher:
         imported = re.findall(r"""@import\s+(?:url\()?["']([^"']+)["']\)?""", text)
         before = [self.sheet(normpath(f"{folder}/{name}")) for name in imported]
         return "\n".join([*before, rebased(text, path)])
+
+    def refresh(self, app, exception) -> None:
+        """Copies the book's own styles and scripts: Sphinx does so only if it writes a page."""
+        if exception is None and not self.bundles[STYLES]:
+            # What extensions bring (by absolute paths) may be templates.
+            for entry in map(Path, app.config.html_static_path):
+                if not entry.is_absolute():
+                    copy_asset(Path(app.confdir, entry), self.out / "_static")
 
     def finish(self, app, exception) -> None:
         """Writes the bundles, once all pages are there to say what they need."""
@@ -525,6 +534,7 @@ def prepare(app) -> None:
         return finisher.page(text, context) if "</head>" in text else text
 
     templates.render = rendered
+    app.connect("build-finished", finisher.refresh, priority=100)
     app.connect("build-finished", finisher.finish, priority=900)
 
 
