@@ -56,5 +56,7 @@ clean:  ## remove what was built
 clean-venv:  ## remove the virtual environment
 	@rm -rf .venv
 
+# The checks come after the environment that they need, also with make -j.
+.NOTPARALLEL:
 .PHONY: help book pdf serve test quick check style elsewhere execute workbooks report repository environment clean clean-venv
 .DEFAULT_GOAL := help

@@ -349,6 +349,7 @@ TESTS_OF = {
     "stories.language": "stories",
     "stories.world": "stories",
     "tokenization.exchange": "pretrained tokenization",
+    "training.checkpoint": "checkpoint training resume",
     "training.config": "training",
     "training.evaluation": "training",
     "training.log": "monitor checkpoint resume",

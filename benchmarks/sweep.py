@@ -159,14 +159,14 @@ def transfer(size: str) -> Iterator[Run]:
 def depth(size: str) -> Iterator[Run]:
     """Blocks of as many weights together, from one wide to sixteen narrow.
 
-    Two seeds, and three rates a factor of two apart, about the best of each shape.
+    Two seeds, and rates a factor of two apart, about the best of each shape.
     """
     shapes = {
         (128, 1, 512): (1, 2, 4),
         (96, 2, 320): (0.5, 1, 2),
         (64, 4, 256): (0.5, 1, 2),
         (48, 7, 197): (0.5, 1, 2),
-        (32, 16, 128): (0.5, 1, 2),
+        (32, 16, 128): (0.25, 0.5, 1, 2),
     }
     scale = 1 if size == "cpu" else 8
     for (d_model, n_layers, d_mlp), seed in product(shapes, range(2)):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,8 @@ def site(tmp_path_factory) -> Path:
 
 TABLE = Path(__file__).with_name("seconds.json")
 """How long each file took when it was last measured, by `--store-seconds`."""
-QUICK = 8.0
-"""`make quick` leaves out the files of tests that take longer, in seconds."""
+QUICK = 60.0
+"""Seconds of a core for `make quick`: it runs the quickest files of tests that fit, and no more."""
 UNITS = dict.fromkeys(
     ["tests/test_html.py", "tests/test_pages.py", "tests/test_pdf.py"], "the pages"
 )
@@ -94,6 +95,15 @@ def seconds() -> dict[str, float]:
 
 
 @cache
+def slow() -> frozenset[str]:
+    """The files of tests for which `make quick` has no time."""
+    tests = {name: taken for name, taken in seconds().items() if "test_" in name}
+    names = sorted(tests, key=tests.get)
+    sums = accumulate(tests[name] for name in names)
+    return frozenset(n for n, so_far in zip(names, sums, strict=True) if so_far > QUICK)
+
+
+@cache
 def changed() -> frozenset[str]:
     """The names of files changed since the last commit, and of their folders; none outside git."""
     command = ["git", "status", "--porcelain", "--no-renames", "--untracked-files=all"]
@@ -109,8 +119,8 @@ def pytest_ignore_collect(collection_path, config):
     """With `--quick`, a slow file of tests runs only while it or its module is worked on."""
     stem = collection_path.stem.removeprefix("test_")
     name = collection_path.relative_to(ROOT).as_posix()
-    slow = seconds().get(name, 0.0) > QUICK
-    if config.option.quick and slow and not {stem, f"test_{stem}"} & changed():
+    worked_on = {stem, f"test_{stem}"} & changed()
+    if config.option.quick and name in slow() and not worked_on:
         return True
     return None  # others decide
 

@@ -286,6 +286,20 @@ def test_weights_of_another_shape_are_refused(tmp_path):
         load(run)
 
 
+@pytest.mark.parametrize(
+    ("merges", "special"),
+    [([], []), ([(32, 116)], ["<|endoftext|>"])],
+    ids=["no end of text", "258 tokens"],
+)
+def test_a_tokenizer_that_does_not_fit_is_refused(saved, merges, special):
+    """Though it was saved with the weights, of a model that knows 257 tokens."""
+    path = saved / "tokenizer.json"
+    BytePairTokenizer(merges, special_tokens=special).save(path)
+    save(saved, tiny(), step=7)
+    with pytest.raises(ValueError, match=f"{path} does not fit the model.* 257 tokens"):
+        load(saved)
+
+
 def test_settings_that_this_version_does_not_know_are_named(saved):
     path = saved / "config.json"
     config = json.loads(path.read_text())

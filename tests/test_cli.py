@@ -1187,6 +1187,23 @@ def test_runs_of_one_name_stay_apart_in_a_plot(trained, tmp_path, capfd):
     )
 
 
+@pytest.mark.parametrize(
+    ("floors", "drawn"),
+    [((1.25, 1.25), ["floor 1.250"]), ((1.25, 1.5), []), ((1.25, None), [])],
+    ids=["one", "two", "one unknown"],
+)
+def test_a_floor_is_drawn_where_all_runs_have_it(floors, drawn, trained, tmp_path):
+    for name, floor in zip("ab", floors, strict=True):
+        shutil.copytree(trained, tmp_path / name)
+        lines = {"step": 1, "loss": 3.0}, {"step": 1, "validation_loss": 2.0}
+        logged = "".join(json.dumps(line | {"floor": floor}) + "\n" for line in lines)
+        (tmp_path / name / "log.jsonl").write_text(logged)
+    with mock.patch.object(pyplot.Figure, "savefig"):
+        assert run("plot", "a", "b") == 0
+    texts = [text.get_text() for text in pyplot.gcf().axes[0].texts]
+    assert [text.partition(",")[0] for text in texts if text] == drawn
+
+
 @pytest.mark.parametrize("name", ["_notes", r"a$\frac{x$", "$x$"])
 def test_runs_of_any_name_are_in_the_legend(name, trained, tmp_path, capfd):
     shutil.copytree(trained, tmp_path / name)

@@ -105,7 +105,10 @@ def test_top_p_keeps_the_smallest_set_of_the_likeliest_that_holds_p(logits, p):
         mass, least = row[stays].sum(), row[stays].min()
         assert mass >= p - 1e-9
         assert mass - least < p + 1e-9, "one token fewer would have done"
-        assert row[~stays].numel() == 0 or row[~stays].max() <= least
+    # By logits: probabilities that are equal may differ in their last place.
+    lowest_kept = kept.masked_fill(kept == -math.inf, math.inf).amin(dim=-1)
+    highest_dropped = logits.masked_fill(kept > -math.inf, -math.inf).amax(dim=-1)
+    assert (highest_dropped <= lowest_kept).all()
 
 
 def test_filters_leave_what_others_dropped_dropped():
@@ -494,7 +497,7 @@ def test_a_wider_beam_is_at_least_as_likely_where_it_is_wide_enough():
     best = [
         beam_search(model, start, max_new_tokens=3, n_beams=n)[0][1] for n in (1, 125)
     ]
-    assert best[1] >= best[0]
+    assert best[1] >= best[0] - 1e-5, "the same text, but for rounding"
 
 
 def test_complete_texts_stop_and_keep_their_place():
@@ -527,12 +530,18 @@ def test_a_search_that_cannot_work_is_refused(wrong, message):
 
 @torch.no_grad()
 def test_scores_of_a_bfloat16_model_are_added_up_exactly():
-    """Against the sum in float64 of what the model says at each step."""
-    model = tiny(context_length=64, positions="rotary").bfloat16().eval()
-    start, n = torch.tensor([1, 2]), 40
-    for ids, score in beam_search(model, start, max_new_tokens=n, n_beams=3):
+    """Against the sum in float64 of what the model said at each step."""
+    model = tiny(context_length=64, positions="rotary").bfloat16()
+    start, n, said = torch.tensor([1, 2]), 40, {}
+
+    def keep(_, inputs, logits):
+        said.update(zip(map(tuple, inputs[0].tolist()), logits[:, -1], strict=True))
+
+    with model.register_forward_hook(keep):
+        found = beam_search(model, start, max_new_tokens=n, n_beams=3)
+    for ids, score in found:
         steps = [
-            model(ids[None, :end])[0, -1].double().log_softmax(-1)[ids[end]]
+            said[tuple(ids[:end].tolist())].double().log_softmax(-1)[ids[end]]
             for end in range(2, 2 + n)
         ]
         assert score == pytest.approx(sum(steps).item(), abs=1e-4)

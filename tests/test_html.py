@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 from xml.etree import ElementTree
 
+import build
 import nbformat
 import notebooks
 import pytest
@@ -130,6 +131,22 @@ def test_every_page_is_built(pages, site):
     names = {path.relative_to(site).as_posix() for path in pages}
     for source in [*(ROOT / "book").glob("*.md"), *notebooks.every()]:
         assert f"book/{notebooks.name(source)}.html" in names
+
+
+def test_a_second_build_writes_no_page(site):
+    """And in every file stands what stood there."""
+
+    def files() -> dict[Path, tuple[int, bytes]]:
+        found = (path for path in site.rglob("*") if path.is_file())
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in found}
+
+    before = files()
+    assert build.build(site.parents[1]) is None
+    after = files()
+    assert after.keys() == before.keys()
+    assert not [path for path in after if after[path][1] != before[path][1]]
+    pages = (path for path in after if path.parent.name in ("book", "lab"))
+    assert not {path.stem for path in pages if after[path] != before[path]}
 
 
 def test_no_link_is_broken(pages):

@@ -48,7 +48,7 @@ def test_a_tied_head_reads_the_table_that_it_is_given():
     head, table = LMHead(d_model=D, vocab_size=V, tied=True), torch.randn(V, D)
     assert head.weight is None
     assert not list(head.parameters())
-    assert torch.equal(head(torch.eye(D), table), table.T)
+    torch.testing.assert_close(head(torch.eye(D), table), table.T)
 
 
 def test_soft_cap_bends_large_logits_and_leaves_small_ones():
@@ -59,7 +59,7 @@ def test_soft_cap_bends_large_logits_and_leaves_small_ones():
     # tanh(2) = 0.9640
     expected = torch.tensor([-15, -14.4604, -0.1, 0, 0.1, 14.4604, 15])[:, None]
     torch.testing.assert_close(capped(x), expected, rtol=1e-4, atol=1e-4)
-    assert torch.equal(free(x), x)
+    torch.testing.assert_close(free(x), x)
 
 
 @every_precision
@@ -258,14 +258,19 @@ def test_sliced_loss_under_autocast():
         normal(*shape, seed=1, dtype=torch.float32) for shape in ((B, 99, D), (V, D))
     )
     targets = targets_of(B, 99)
-    exact = results(next_token_loss(_logits(x, weight), targets), x, weight)
+    logits = _logits(x, weight)
+    spread = torch.finfo(torch.bfloat16).eps * logits.std() / math.sqrt(targets.numel())
+    exact = results(next_token_loss(logits, targets), x, weight)
     with torch.autocast("cpu", torch.bfloat16):
         plain = results(next_token_loss(_logits(x, weight), targets), x, weight)
         sliced = results(sliced_next_token_loss(x, weight, targets), x, weight)
     for ours, theirs, true in zip(sliced, plain, exact, strict=True):
         assert ours.dtype == torch.float32
         error = (theirs - true).norm() / true.norm()
-        assert (ours - true).norm() / true.norm() < 2 * error + 1e-6
+        # The plain loss, one number, may be right by chance. Rounding moves the mean of so many
+        # logits by `spread`, and rarely by three times as much.
+        floor = 3 * spread / true if true.ndim == 0 else 1e-6
+        assert (ours - true).norm() / true.norm() < 2 * error + floor
 
 
 @pytest.mark.parametrize("automatic", [True, False])

@@ -268,14 +268,24 @@ def test_every_parameter_learns(settings):
 
 @every_variant
 def test_bfloat16_stays_close(settings):
+    """To float64; as close as a unit in the last place of every weight allows.
+
+    Some variants make much of a small change and some little, so no one number bounds them all.
+    The rehearsal on other roundings reaches 1.6 of these units, where this machine has 0.4.
+    """
     exact = build(**settings)
     # The weights' own rounding is not the model's: compare on weights that both can hold.
     rough = copy.deepcopy(exact).bfloat16()
     exact.load_state_dict(rough.state_dict())
     reference, logits = exact(random_ids()), rough(random_ids())
     assert logits.dtype == torch.bfloat16
-    error = (logits.double() - reference).square().mean().sqrt() / reference.std()
-    assert error < 0.03
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in exact.parameters():
+            signs = 2 * torch.randint(2, parameter.shape, generator=generator) - 1
+            parameter.mul_(1 + torch.finfo(torch.bfloat16).eps * signs)
+    unit = (exact(random_ids()) - reference).square().mean().sqrt()
+    assert (logits.double() - reference).square().mean().sqrt() < 2 * unit
 
 
 @every_variant

@@ -152,7 +152,9 @@ def test_the_formula_holds_in_half_precision_too(norm, formula, dtype):
     module = randomize(norm(d_model=64)).to(dtype)
     x = 400 * normal(3, 64, seed=9, grad=False).to(dtype)
     out = formula(x, *module.parameters())
-    torch.testing.assert_close(out, module(x))
+    # Each of the two rounds its results once: they may be two units in the last place apart.
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(out, module(x), rtol=2 * eps, atol=2 * eps)
     assert out.float().std() > 0.5
 
 

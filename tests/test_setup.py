@@ -121,6 +121,15 @@ def test_no_network_then_a_broken_environment(checkout):
     assert done.returncode == 1
 
 
+def test_nothing_is_checked_before_the_environment_is_there(checkout):
+    """Though make may have many jobs at a time."""
+    shutil.copy(ROOT / "Makefile", checkout)
+    words = ["make", "-j4", "test", "PYTHON=python-that-is-not-there"]
+    done = subprocess.run(words, cwd=checkout, capture_output=True, text=True)
+    assert "python-that-is-not-there is not there" in done.stderr
+    assert ".venv/bin/python" not in done.stderr
+
+
 def test_make_help_names_every_target():
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)

@@ -1,17 +1,22 @@
 """The trials of chapter 14: whole, and paired over seeds."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
+import torch
 from trials import nightly
 
-from decoder_only.stories.exact import KINDS
+from decoder_only.stories import StoryLanguage
+from decoder_only.stories.exact import KINDS, probabilities
 from decoder_only_book.stored import load_runs
 
 
 def test_every_run_has_every_state_and_kind():
     runs = load_runs("kinds_learned")
     points = sorted({(run["learning_rate"], run["seed"]) for run in runs})
-    assert points == [(0.004, 1), *((0.008, seed) for seed in (1, 2, 3, 4)), (0.016, 1)]
+    seeds = {0.004: (1,), 0.008: (1, 2, 3, 4), 0.016: (1,)}
+    assert points == [(rate, seed) for rate in seeds for seed in seeds[rate]]
     steps = [0, *(2**power for power in range(10))]
     for rate, seed in points:
         own = runs[(runs["learning_rate"] == rate) & (runs["seed"] == seed)]
@@ -33,6 +38,41 @@ def test_no_excess_is_negative_and_each_falls():
         left = last["excess"] / first["excess"]
         assert low < left.min()
         assert left.max() < high
+
+
+def test_what_cannot_follow_is_a_part_of_the_excess():
+    runs = load_runs("kinds_learned")
+    assert (runs["impossible"] > 0).all()
+    assert (runs["impossible"] <= runs["excess"] + 2e-6).all()  # rounded
+    certain = np.isin(runs["kind"], ("fact", "agreement"))  # which have no odds
+    odds = runs["excess"] - runs["impossible"]
+    assert abs(odds[certain]).max() < 2e-6
+    assert odds[~certain].min() > 1e-4
+    # Of all tokens an untrained model gives nearly all its probability to what cannot follow.
+    leaked = runs["leaked"].reshape(-1, len(KINDS)).sum(1)
+    step = runs["step"].reshape(-1, len(KINDS))[:, 0]
+    assert (leaked[step == 0] > 0.9).all()
+    assert (leaked[step == 512] < 0.2).all()
+
+
+def test_the_meter_tells_what_cannot_follow(trial):
+    """Of a model with the same odds for all tokens, what leaks is counted by hand."""
+    trial = trial("kinds_learned")
+    stored, _, meter = trial.material()
+    n_tokens = stored.tokenizer.vocab_size
+    following = trial.NextToken(StoryLanguage.hamlet(), stored.tokenizer)
+    stories = islice(
+        StoryLanguage.hamlet().stories(split="validation"), trial.N_STORIES
+    )
+    trees = [tree for story in stories for tree in following.along(story)]
+    able = np.array([len(probabilities(tree)) for tree in trees])
+    excess, impossible, leaked = meter.excess(
+        lambda ids: torch.zeros(*ids.shape, n_tokens)
+    )
+    assert sum(leaked) == pytest.approx((1 - able / n_tokens).mean())
+    bits = np.log2(n_tokens / able).sum() / trial.N_STORIES
+    assert sum(impossible) == pytest.approx(bits)
+    assert all(whole >= part for whole, part in zip(excess, impossible, strict=True))
 
 
 def copying(*, longer: bool) -> np.ndarray:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from trials import check_rates, measured, nightly, unmade
 
+from decoder_only.training import evaluate
 from decoder_only_book.stored import load_runs
 
 ARM = {
@@ -130,6 +131,107 @@ def test_prose_is_paragraphs_of_sentences(trial):
     code = plain.replace("words", "words = 3;")
     listed = "* " + plain
     assert pieces.prose(f"{plain}\n\n{code}\n\n{listed}\n\nShort.") == plain
+
+
+def learned_as_often(steps=96):
+    runs = load_runs("gpt2_entries")
+    return runs[runs["steps"] == steps]
+
+
+def test_gpt2s_entries_and_our_own_have_their_best_rates_inside_and_fresh_seeds():
+    found = check_rates(learned_as_often(), ["entries"], score="bits_per_byte")
+    assert [fresh["entries"][0] for fresh in found] == ["all", "own", "used"]
+    assert all(list(fresh["seed"]) == [1, 2, 3] for fresh in found)
+
+
+def test_our_own_entries_learn_as_in_the_trial_of_sizes():
+    sizes, pairs = load_runs("vocabulary"), 0
+    sizes = sizes[sizes["vocab_size"] == 8192]
+    for run in (run for run in load_runs("gpt2_entries") if run["entries"] == "own"):
+        same = np.ones(len(sizes), dtype=bool)
+        for name in ("steps", "seed", "learning_rate"):
+            same &= sizes[name] == run[name]
+        for other in sizes[same]:
+            # Made on another processor, whose rounding grows.
+            assert run["loss"] == pytest.approx(other["loss"], abs=0.02)
+            pairs += 1
+    assert pairs == 2
+
+
+@pytest.fixture
+def entries(trial, monkeypatch):
+    """The trial, on a text of a few words, the last of which are held out."""
+    found = trial("gpt2_entries")
+    text = 40 * "Tell me, Muse, of the man of many ways. " + 9 * "Blackberries! "
+    monkeypatch.setattr(found, "tiny_shakespeare", lambda: text)
+    monkeypatch.setattr(found.vocabulary, "TRAINING", slice(0, 1200))
+    monkeypatch.setattr(found.vocabulary, "VALIDATION", slice(1200, None))
+    return found
+
+
+@needs_gpt2
+def test_entries_that_are_used_are_those_of_all_texts_in_their_order(entries):
+    *everything, v = entries.material("all")
+    *used, n = entries.material("used")
+    assert v == 50257
+    kept = sorted({int(i) for corpus in everything for i in corpus.ids})
+    assert n == len(kept)
+    for ours, theirs in zip(used, everything, strict=True):
+        assert [kept[i] for i in ours.ids] == list(theirs.ids)
+        assert ours.n_bytes == theirs.n_bytes
+    met = entries.times_met(used[0], n)
+    # The end of a text is no target, and the berries are held out.
+    assert (met == 0).sum() == len({*used[1].ids} - {*used[0].ids[1:]}) >= 3
+
+
+@needs_gpt2
+def test_what_is_measured_of_entries_is_what_it_is_called(entries):
+    corpus, held_out, v = entries.material("used")
+    model = entries.GPT(
+        entries.vocabulary.GPTConfig(
+            vocab_size=v, context_length=32, d_model=16, n_layers=1, n_heads=2
+        ),
+        generator=entries.seeded(0),
+    )
+    never = torch.from_numpy(np.flatnonzero(entries.times_met(corpus, v) == 0))
+    losses, targets, _ = entries.predicted(model, held_out, never)
+    assert targets.tolist() == held_out.ids[1:].tolist()
+    assert losses.mean().item() == pytest.approx(
+        evaluate(model, held_out).loss, rel=1e-5
+    )
+    with torch.no_grad():
+        ids = torch.from_numpy(held_out.ids[:33].astype(np.int64))[None]
+        p = model(ids[:, :-1]).softmax(-1)[0]
+    first = entries.replace(held_out, ids=held_out.ids[:33])
+    row_losses, _, share = entries.predicted(model, first, never)
+    assert share == pytest.approx(p[:, never].sum(-1).mean().item(), rel=1e-4)
+    plain = entries.surprise(model, first)
+    assert plain == pytest.approx(row_losses[-20:].mean().item(), rel=1e-4)
+    # Only the 20th last token is another.
+    assert entries.surprise(model, first, np.array([ids[0, 12]])) == plain
+    ids[0, 12] = never[0]
+    with torch.no_grad():
+        p = model(ids[:, :-1]).log_softmax(-1)[0]
+    expected = -p[torch.arange(12, 32), ids[0, 13:]].mean().item()
+    changed = entries.surprise(model, first, never[:1].numpy())
+    assert changed == pytest.approx(expected, rel=1e-4) != pytest.approx(plain)
+
+
+def test_the_cosine_is_that_between_two_different_rows(trial):
+    entries = trial("gpt2_entries")
+    rows = torch.tensor([[3.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    assert entries.mean_cosine(rows) == pytest.approx(2 / 3 * 2**-0.5)
+
+
+@nightly
+def test_our_own_entries_are_learned_again(trial):
+    entries = trial("gpt2_entries")
+    (run,) = (x for x in learned_as_often() if (x["entries"], x["seed"]) == ("own", 1))
+    wanted = entries.Run(
+        entries="own", learning_rate=run["learning_rate"].item(), seed=1
+    )
+    again = measured(entries, wanted, "bits_per_byte")["bits_per_byte"]
+    assert again == pytest.approx(run["bits_per_byte"], abs=0.01)
 
 
 @nightly

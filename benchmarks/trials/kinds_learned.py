@@ -9,9 +9,12 @@ Arms        The recipe's rate; half and twice that rate.
 Fixed       512 steps of eight rows. Each story is read at most once.
 Seeds       Four at the recipe's rate, one at the others.
 Measured    At the powers of two, on 40 held-out stories: the excess over the exact floor in bits
-            per story, split by kind of choice, and the entropy of each kind.
+            per story, split by kind of choice, and the entropy of each kind. Which part of the
+            excess is spent on tokens that cannot follow (`impossible`), and which probability the
+            model gives such tokens (`leaked`). Both are told of the kind that is asked for first.
 Against     There is no order if the step at which a kind has lost nine tenths of its excess differs
-            as much between seeds as between kinds.
+            as much between seeds as between kinds. What cannot follow is not ruled out first if
+            the odds among what can follow have lost nine tenths of their excess no later.
 
 Chapter 14 reads the table.
 """
@@ -48,16 +51,23 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What is measured of a state: the excess of one kind, in bits per story, and its entropy."""
+    """What is measured of a state: the excess of one kind, in bits per story, and its entropy.
+
+    `impossible` is the part of the excess that is spent on tokens that cannot follow. `leaked` is
+    the probability that the model gives such tokens: a mean over all tokens of the stories, of
+    which those of other kinds count as zero, so that kinds add up to the whole.
+    """
 
     step: int
     kind: str
     excess: float
+    impossible: float
+    leaked: float
     entropy: float
 
 
 TRIAL = Trial(
-    "kinds_learned", Run, Found, score="excess", digits=4, packages=("torch", "numpy")
+    "kinds_learned", Run, Found, score="excess", digits=6, packages=("torch", "numpy")
 )
 
 
@@ -82,13 +92,21 @@ class Meter:
         self.splits = [ExcessByKind(list(following.along(story))) for story in stories]
 
     @torch.no_grad()
-    def excess(self, model: GPT) -> list[float]:
-        """Bits per story, for each of `KINDS`."""
-        parts = [
-            split(model(ids)[0].log_softmax(-1)).sum((0, 1))
-            for split, ids in zip(self.splits, self.ids, strict=True)
-        ]
-        return (torch.stack(parts).mean(0) / math.log(2)).tolist()
+    def excess(self, model: GPT) -> tuple[list[float], list[float], list[float]]:
+        """For each of `KINDS`: the excess, its part on what cannot follow, and what leaks there.
+
+        The first two are in bits per story, the third is a probability per token.
+        """
+        parts, leaks = [], []
+        for split, ids in zip(self.splits, self.ids, strict=True):
+            spent = split(model(ids)[0].log_softmax(-1))  # (s, 2, kind), in nats
+            parts.append(spent.sum(0))
+            leaks.append(
+                -torch.expm1(-spent[:, 0])
+            )  # -log q(A) is spent, 1 - q(A) leaks
+        outside, odds = torch.stack(parts).mean(0) / math.log(2)
+        leaked = torch.cat(leaks).mean(0)
+        return (outside + odds).tolist(), outside.tolist(), leaked.tolist()
 
     def entropy(self) -> list[float]:
         """Bits per story, for each of `KINDS`."""
@@ -124,11 +142,18 @@ def measure(run: Run) -> Iterator[Found]:
     )
     for step in range(STEPS + 1):
         if step & (step - 1) == 0:
-            numbers = zip(
-                KINDS, meter.excess(model.eval()), meter.entropy(), strict=True
-            )
-            for kind, excess, entropy in numbers:
-                yield Found(step=step, kind=kind, excess=excess, entropy=entropy)
+            columns = *meter.excess(model.eval()), meter.entropy()
+            for kind, excess, impossible, leaked, entropy in zip(
+                KINDS, *columns, strict=True
+            ):
+                yield Found(
+                    step=step,
+                    kind=kind,
+                    excess=excess,
+                    impossible=impossible,
+                    leaked=leaked,
+                    entropy=entropy,
+                )
         if step == STEPS:
             return
         inputs, targets = training_batch(

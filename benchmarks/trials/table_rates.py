@@ -27,13 +27,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import vocabulary
-from trial import Trial, seeded
+from trial import Trial
 
-from decoder_only.model.config import GPTConfig
-from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import bits_per_byte
-from decoder_only.model.presets import MODERN
-from decoder_only.training import TrainConfig, train
+from decoder_only.training import evaluate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,28 +108,16 @@ def near() -> Iterator[list[Run]]:
 def measure(run: Run) -> Found:
     """Make one run."""
     corpus, validation, tokens_per_word = vocabulary.material("words", run.vocab_size)
-    config = GPTConfig(
+    began = time.process_time()
+    model = vocabulary.learn(
+        corpus,
         vocab_size=run.vocab_size,
-        context_length=round(vocabulary.ROW_BYTES / corpus.bytes_per_token),
-        d_model=64,
-        n_layers=2,
-        n_heads=2,
-        **MODERN,
-    )
-    training = TrainConfig(
         steps=384,
-        batch_size=vocabulary.BATCH_SIZE,
-        optimizer="muon",
         learning_rate=run.learning_rate,
         table_learning_rate=run.table_learning_rate,
-        schedule="warmup_stable_decay",
-        decay_fraction=0.6,
-        warmup_steps=16,
         seed=run.seed,
     )
-    began = time.process_time()
-    model = GPT(config, generator=seeded(run.seed))
-    final = train(model, corpus, validation, training).final
+    final = evaluate(model, validation, batch_size=vocabulary.BATCH_SIZE)
     return Found(
         parameters=model.count_parameters(),
         tokens_per_word=round(tokens_per_word, 4),

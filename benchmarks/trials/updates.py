@@ -1,6 +1,6 @@
 """How a model is trained: update rules, clipping, warm-up, dropout.
 
-    python benchmarks/trials/updates.py one_rate rules clipping warmup
+    python benchmarks/trials/updates.py one_rate rules clipping warmup dropout
 
 Models of chapter 9 (width 64, V = 1024) learn the openings of stories, 200 steps of eight rows.
 
@@ -13,7 +13,8 @@ Arms        Each differs in one thing from the plainest run, which has no clippi
             be told apart (with two rates only).
             `clipping`: momentum, AdamW and Muon with gradients of length 1 at most.
             `warmup`: AdamW and Muon without it.
-            Dropout of 0.2 and none: AdamW on 60 openings, in `one_rate` only.
+            Dropout of 0.2 and none: AdamW on 60 openings, in `one_rate` only; and in `dropout`
+            at twice the best rate, where the texts are learned by heart.
 Rates       `one_rate` has one rate for all weights of an arm, halved and doubled with seed 0 until
             the best is between two others. The others have two: one for the matrices, and one for
             the embedding and the norms (which AdamW moves where Muon moves the matrices). Each of
@@ -133,6 +134,12 @@ def clipping() -> Iterator[list[Run]]:
 def warmup() -> Iterator[list[Run]]:
     """Two rules without warm-up, with two rates."""
     yield from two_rates(HURRIED, 3)
+
+
+def dropout() -> Iterator[list[Run]]:
+    """Dropout and none at twice the best rate of each, from fresh seeds."""
+    twice = [at_one_rate(each, 2 * best_of(each)) for each in FEW_TEXTS]
+    yield [replace(each, seed=seed) for each in twice for seed in range(1, 4)]
 
 
 def two_rates(arms: list[Run], n_seeds: int) -> Iterator[list[Run]]:
@@ -264,5 +271,10 @@ def finite_or_inf(loss: float) -> float:
 
 if __name__ == "__main__":
     TRIAL.main(
-        measure, one_rate=one_rate, rules=rules, clipping=clipping, warmup=warmup
+        measure,
+        one_rate=one_rate,
+        rules=rules,
+        clipping=clipping,
+        warmup=warmup,
+        dropout=dropout,
     )

@@ -33,7 +33,7 @@ from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import bits_per_byte
 from decoder_only.model.presets import MODERN
 from decoder_only.tokenization import GPT2_PATTERN, BytePairTokenizer
-from decoder_only.training import TrainConfig, train
+from decoder_only.training import TrainConfig, evaluate, train
 
 PATTERNS = {"words": GPT2_PATTERN, "lines": r"[^\n]++\n?|\n"}
 TRAINING, VALIDATION = slice(0, 1_003_854), slice(1_059_624, None)
@@ -96,33 +96,57 @@ def material(cut: str, vocab_size: int) -> tuple[Corpus, Corpus, float]:
     return *corpora, corpora[1].n_targets / len(held_out.split())
 
 
-def measure(run: Run) -> Found:
-    """Make one run."""
-    corpus, validation, tokens_per_word = material(run.cut, run.vocab_size)
+def learn(
+    corpus: Corpus,
+    *,
+    vocab_size: int,
+    d_model: int = 64,
+    seed: int,
+    **training: float | None,
+) -> GPT:
+    """A model that has learned a text.
+
+    Args:
+        training: steps and rates.
+    """
     config = GPTConfig(
-        vocab_size=run.vocab_size,
+        vocab_size=vocab_size,
         context_length=round(ROW_BYTES / corpus.bytes_per_token),
-        d_model=run.d_model,
+        d_model=d_model,
         n_layers=2,
         n_heads=2,
         **MODERN,
     )
-    training = TrainConfig(
-        steps=run.steps,
+    settings = TrainConfig(
         batch_size=BATCH_SIZE,
         optimizer="muon",
-        learning_rate=run.learning_rate,
         schedule="warmup_stable_decay",
         decay_fraction=0.6,
         warmup_steps=16,
+        seed=seed,
+        **training,
+    )
+    model = GPT(config, generator=seeded(seed))
+    train(model, corpus, None, settings)
+    return model
+
+
+def measure(run: Run) -> Found:
+    """Make one run."""
+    corpus, validation, tokens_per_word = material(run.cut, run.vocab_size)
+    began = time.process_time()
+    model = learn(
+        corpus,
+        vocab_size=run.vocab_size,
+        d_model=run.d_model,
+        steps=run.steps,
+        learning_rate=run.learning_rate,
         seed=run.seed,
     )
-    began = time.process_time()
-    model = GPT(config, generator=seeded(run.seed))
-    final = train(model, corpus, validation, training).final
+    final = evaluate(model, validation, batch_size=BATCH_SIZE)
     return Found(
         parameters=model.count_parameters(),
-        context_length=config.context_length,
+        context_length=model.config.context_length,
         bytes_per_token=round(corpus.bytes_per_token, 4),
         tokens_per_word=round(tokens_per_word, 4),
         loss=final.loss,

@@ -97,8 +97,9 @@ def write(app, exception) -> None:
     chosen = {}
     for name in sorted(links & set(places)):
         shown = dict(places[name])
-        if image := app.builder.images.get(shown.pop("image", "")):
-            shown["image"] = f"{app.builder.imagedir}/{image}"
+        # The builder knows the images of what it has written in this build alone.
+        if image := app.env.images.get(shown.pop("image", "")):
+            shown["image"] = f"{app.builder.imagedir}/{image[1]}"
         chosen[name] = shown
     text = f"window.BOOK_PREVIEWS = {json.dumps(chosen, ensure_ascii=False)};\n"
     Path(app.outdir, "_static", SCRIPT).write_text(text, encoding="utf-8")

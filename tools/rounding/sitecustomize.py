@@ -33,6 +33,7 @@ SOFTMAXES = (
 CONVOLUTIONS = "mkldnn_convolution slow_conv2d_forward _slow_conv2d_forward"
 DRAWN = 2**20
 FEW = 4096
+PIECE = 2**13
 
 
 def install(seed: int) -> None:
@@ -43,19 +44,20 @@ def install(seed: int) -> None:
     tables: dict[torch.dtype, torch.Tensor] = {}
     places: dict[tuple, int] = {}
 
-    def factors(key: tuple, like: torch.Tensor) -> torch.Tensor:
-        """For every number of a result 1, plus or minus one unit in its last place."""
-        if like.dtype not in tables:
+    def table(dtype: torch.dtype) -> torch.Tensor:
+        """Factors of 1, plus or minus one unit in the last place."""
+        if dtype not in tables:
             generator = torch.Generator().manual_seed(seed)
             signs = torch.randint(2, (DRAWN,), generator=generator) * 2 - 1
-            eps = torch.finfo(like.dtype).eps
-            tables[like.dtype] = (1 + signs.double() * eps).to(like.dtype)
-        table, n = tables[like.dtype], like.numel()
-        if n > DRAWN // 2:
-            table = table.repeat(2 * n // DRAWN + 1)
+            eps = torch.finfo(dtype).eps
+            tables[dtype] = (1 + signs.double() * eps).to(dtype)
+        return tables[dtype]
+
+    def place(key: tuple) -> int:
+        """Where the factors of a result begin."""
         if key not in places:
             places[key] = random.Random(f"{seed} {key}").randrange(DRAWN // 2)
-        return table[places[key] : places[key] + n].view(like.shape)
+        return places[key]
 
     def perturb(key: tuple, result: object) -> None:
         if not isinstance(result, torch.Tensor) or not result.is_floating_point():
@@ -63,12 +65,23 @@ def install(seed: int) -> None:
         if not result.numel():
             return
         result = result.detach()
-        factor = factors(key, result)
+        # In pieces: a test that counts the bytes of a step would count these factors, too.
+        flat = result.is_contiguous()
+        pieces = result.view(-1).split(PIECE) if flat else (result,)
         # Among many numbers some are whole by chance; then the first tells whether all may be.
-        first = float(result.flatten()[0]) if result.numel() > FEW else 0.0
-        if first == first // 1:
-            factor = torch.where(result == result.trunc(), 1.0, factor)
-        result.mul_(factor)
+        first = float(pieces[0].flatten()[0]) if result.numel() > FEW else 0.0
+        at, drawn = place(key), table(result.dtype)
+        for piece in pieces:
+            n = piece.numel()
+            if at + n > DRAWN:
+                at = 0
+            if n > DRAWN:
+                drawn = drawn.repeat(n // DRAWN + 1)
+            factor = drawn[at : at + n].view(piece.shape)
+            if first == first // 1:
+                factor = torch.where(piece == piece.trunc(), 1.0, factor)
+            piece.mul_(factor)
+            at += n
 
     def replace(name: str) -> None:
         kernel = torch.library.get_kernel(f"aten::{name}", "CPU")

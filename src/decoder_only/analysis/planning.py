@@ -267,10 +267,10 @@ def plan_training(
     plan_for = partial(_plan, parameters, tokens, sizes, fixed)
     if hours is None:
         return plan_for(flops)
-    plan = _plan_within(plan_for, hours * 3600 * n_devices * device.flops * utilization)
-    if tokens is None:
-        plan = replace(plan, tokens=plan.tokens * hours * 3600 / plan.seconds)
-    return plan
+    seconds = 3600 * hours
+    plan = _plan_within(plan_for, seconds * n_devices * device.flops * utilization)
+    more = seconds / plan.seconds if tokens is None else 1
+    return replace(plan, tokens=plan.tokens * more)
 
 
 def _check_devices(n_devices: int, n: int, sizes: Mapping[str, int]) -> None:

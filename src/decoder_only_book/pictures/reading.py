@@ -2,10 +2,11 @@
 
     families()                     decoder, encoder, encoder-decoder: their masks and their work
     fates(200)                     which of so many tokens are targets, and what is seen of them
+    shown(200, 2, 8)               the visible targets that show one word, right and wrong
     two_words(rows, columns, ...)  tables of the probabilities of two words, side by side
     directions(points, query)      sentences as arrows of length one
     cross_shapes(3, 5)             the arrays of cross-attention and their sizes
-    masked_sentence(words, seen)   what a masked model sees of a sentence, and its targets
+    masked_sentence(words, seen)   a sentence, what a masked model sees of it, and its targets
 
 Used by chapter 11.
 """
@@ -26,6 +27,7 @@ __all__ = [
     "families",
     "fates",
     "masked_sentence",
+    "shown",
     "two_words",
 ]
 
@@ -128,6 +130,44 @@ def fates(
     return axes.figure
 
 
+def shown(kept: int, lucky: int, wrong: int, *, columns: int = 30) -> Figure:
+    """Draw the visible targets that show one word, as squares.
+
+    Args:
+        kept: how many show it because it was kept, and so are right.
+        lucky: how many drew it at random where it was right.
+        wrong: how many drew it at random where it was not.
+        columns: squares in a row.
+
+    Returns:
+        A figure, as wide as a phone.
+    """
+    looks = {
+        f"kept: {kept}, right": (plots.BLUE, 0.9),
+        f"random: {lucky}, right": (plots.VERMILLION, 0.9),
+        f"random: {wrong}, wrong": (plots.VERMILLION, 0.25),
+    }
+    counts = kept, lucky, wrong
+    cell = 4.6 / columns
+    height = cell * -(-sum(counts) // columns) + 0.6
+    axes = plots.page(4.8, height)
+    start = 0
+    for number, ((kind, (colour, alpha)), count) in enumerate(
+        zip(looks.items(), counts, strict=True)
+    ):
+        row, column = np.divmod(np.arange(start, start + count), columns)
+        start += count
+        x, y = 0.1 + cell * (column + 0.4), height - 0.5 - cell * (row + 0.5)
+        # One collection for each kind: its squares are stored once and repeated.
+        look = {"marker": "s", "s": (57 * cell) ** 2, "color": colour, "alpha": alpha}
+        axes.scatter(x, y, linewidths=0, **look)
+        left = 0.1 + 1.55 * number
+        plots.box(axes, (left, height - 0.3), (0.15, 0.15), colour, alpha)
+        text = {"fontsize": 9.2, "va": "center_baseline"}
+        axes.text(left + 0.22, height - 0.22, kind, **text)
+    return axes.figure
+
+
 def two_words(
     firsts: Sequence[str], seconds: Sequence[str], tables: Mapping[str, ArrayLike]
 ) -> Figure:
@@ -213,36 +253,43 @@ def cross_shapes(n_target: int, n_source: int) -> Figure:
 
 
 def masked_sentence(words: Sequence[str], seen: Sequence[str]) -> Figure:
-    """Draw a sentence and, below each word, what a masked model sees.
+    """Draw a sentence, what a masked model sees of it, and what it must answer.
 
     Args:
         words: of the sentence.
-        seen: what is in their places; "" where a word is no target.
+        seen: what is in their places; "" where a word is no target. The colours are those of
+            `fates`: masked where it is "▒", kept where it is the word, and else random.
 
     Returns:
-        A figure, as wide as a phone, two rows of words.
+        A figure, as wide as a phone: one line up to eight words, else two.
 
     Raises:
         ValueError: there are not as many of one as of the other.
     """
     if len(words) != len(seen):
         raise ValueError(f"{len(seen)=} must be {len(words)}, as words")
-    axes = plots.page(4.8, 2.2)
-    half = -(-len(words) // 2)
-    size = 4.0 / half, 0.3
+    n_lines = 1 if len(words) <= 8 else 2
+    axes = plots.page(4.8, 1.3 * n_lines)
+    length = -(-len(words) // n_lines)
+    size = 3.95 / length, 0.3
     text = {"ha": "center", "va": "center_baseline", "fontsize": 9.5}
-    for row, y in enumerate((1.7, 0.55)):
-        for name, below in (("text", 0.0), ("seen", 0.38)):
-            axes.text(0.05, y - below + 0.15, name, va="center_baseline", fontsize=9.5)
-        for column in range(half):
-            place = row * half + column
+    for row in range(n_lines):
+        top = 1.3 * (n_lines - row) - 0.35
+        lines = {"text": top, "seen": top - 0.38, "target": top - 0.76}
+        for name, y in lines.items():
+            axes.text(0.05, y + 0.15, name, va="center_baseline", fontsize=9.5)
+        for column in range(length):
+            place = row * length + column
             if place >= len(words):
                 break
-            x = 0.72 + size[0] * column
-            colour = plots.VERMILLION if seen[place] else None
-            plots.box(axes, (x, y), size, colour, 0.35)
-            plots.box(axes, (x, y - 0.38), size, colour, 0.35)
-            middle = x + size[0] / 2
-            axes.text(middle, y + 0.15, words[place], **text)
-            axes.text(middle, y - 0.23, seen[place] or words[place], **text)
+            word, found = words[place], seen[place]
+            colour = plots.INK if found == "▒" else plots.VERMILLION
+            colour = plots.BLUE if found == word else colour
+            boxes = {"text": (word, None), "seen": (found or word, found and colour)}
+            boxes["target"] = (word if found else "", found and colour)
+            x = 0.77 + size[0] * column
+            for name, (said, shade) in boxes.items():
+                plots.box(axes, (x, lines[name]), size, shade or None, 0.3)
+                middle = x + size[0] / 2, lines[name] + 0.15
+                axes.text(*middle, said, **text)
     return axes.figure
