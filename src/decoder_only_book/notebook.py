@@ -10,8 +10,11 @@ Used by every chapter.
 
 import ast
 import html
+import importlib.util
 import inspect
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +30,7 @@ __all__ = [
     "Source",
     "Table",
     "Tokens",
+    "install_if_missing",
     "show_source",
     "show_table",
     "show_tokens",
@@ -34,6 +38,20 @@ __all__ = [
 
 _PACKAGES = ("decoder_only", "decoder_only_book")
 _SOURCE = Path(__file__).resolve().parents[1]
+
+
+def install_if_missing(name: str) -> None:
+    """Installs a library that a comparison needs and the package does not; Colab has most.
+
+    Raises:
+        ImportError: it is not there, and could not be installed.
+    """
+    if importlib.util.find_spec(name) is not None:
+        return
+    command = [sys.executable, "-m", "pip", "install", "-q", name]
+    if subprocess.run(command, check=False).returncode:
+        raise ImportError(f"this cell needs {name}: run pip install {name}")
+    importlib.invalidate_caches()
 
 
 # ------------------------------------------------------------------------------- source
