@@ -232,6 +232,9 @@ def test_our_own_entries_are_learned_again(trial):
     )
     again = measured(entries, wanted, "bits_per_byte")["bits_per_byte"]
     assert again == pytest.approx(run["bits_per_byte"], abs=0.01)
+    others = learned_as_often()
+    others = others[(others["seed"] == 1) & (others["entries"] != "own")]
+    assert np.abs(others["bits_per_byte"] - again).min() > 0.02
 
 
 @nightly
@@ -253,12 +256,13 @@ def test_the_largest_vocabulary_is_ahead_after_a_quarter_of_the_steps(trial):
 
 @nightly
 def test_a_table_with_a_rate_of_its_own_is_learned_again(trial):
-    """At sixteen times the rate of the matrices, which no other row of its seed comes near."""
+    """Within a band that refuses every other row of its seed."""
+    band = 0.0014
     rates = trial("table_rates")
     run = rates.Run(vocab_size=1024, table_learning_rate=2.0**-3)
     (row,) = rates.TRIAL.table.of(run)
     again = measured(rates, run, "bits_per_byte")["bits_per_byte"]
-    assert again == pytest.approx(row["bits_per_byte"], abs=0.01)
+    assert again == pytest.approx(row["bits_per_byte"], abs=band)
     others = rates.TRIAL.table.where(["seed=0"])
     others.remove(row)
-    assert min(abs(other["bits_per_byte"] - again) for other in others) > 0.01
+    assert min(abs(other["bits_per_byte"] - again) for other in others) > band
