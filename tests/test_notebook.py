@@ -590,3 +590,19 @@ def test_more_columns_than_can_be_read_are_refused_with_a_way_out():
 def test_captions_that_a_notebook_could_not_show_are_refused(said, name, wanted):
     with pytest.raises(ValueError, match=re.escape(wanted)):
         show_table([["a", 1]], ["x", "y"], caption=said, name=name)
+
+
+def test_a_library_is_installed_only_where_it_is_missing(monkeypatch):
+    asked = []
+
+    def run(command, check):
+        asked.append(command[1:])
+        return mock.Mock(returncode=command[-1] == "nowhere")
+
+    monkeypatch.setattr(notebook.subprocess, "run", run)
+    notebook.install_if_missing("torch")
+    assert not asked
+    notebook.install_if_missing("no_such_library")
+    assert asked == [["-m", "pip", "install", "-q", "no_such_library"]]
+    with pytest.raises(ImportError, match="this cell needs nowhere: run pip install"):
+        notebook.install_if_missing("nowhere")
