@@ -65,7 +65,7 @@ def site(tmp_path_factory) -> Path:
 
 TABLE = Path(__file__).with_name("seconds.json")
 """How long each file took when it was last measured, by `--store-seconds`."""
-QUICK = 60.0
+QUICK = 20.0
 """Seconds of a core for `make quick`: it runs the quickest files of tests that fit, and no more."""
 UNITS = dict.fromkeys(
     ["tests/test_html.py", "tests/test_pages.py", "tests/test_pdf.py"], "the pages"
