@@ -18,7 +18,7 @@ __all__ = ["SECTIONS", "code_cell", "made", "numbers_of"]
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "1.1": ("Mississippi on paper",),
-    "1.2": ("Each merge takes the largest saving",),
+    "1.2": ("The most frequent pair saves most",),
     "1.4": ("From characters to bytes",),
     "2.1": ("A look-up is a matrix product",),
     "2.2": ("From adding to turning",),
