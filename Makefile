@@ -6,6 +6,8 @@ PORT ?= 8000
 PAGE := _build/html/index.html
 RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300
+# Images for containers often forbid it; then every process compiles the package and all tests anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20

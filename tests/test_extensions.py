@@ -9,6 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
 
 from decoder_only_book import tables
 from decoder_only_book.notebook import show_source, show_table
@@ -76,14 +77,19 @@ def page(tmp_path_factory):
         'nb_execution_mode = "off"\n'
         'numfig = True\nnumfig_format = {"table": "Table %s", "figure": "Figure %s"}\n'
     )
+    return BeautifulSoup(built(root).read_text("utf-8"), "html.parser")
+
+
+def built(root: Path) -> Path:
+    """The page that Sphinx makes of a folder, of which it must not complain."""
     sys.path.insert(0, str(EXTENSIONS))
     try:
         places = root, root, root / "out", root / "trees"
-        app = Sphinx(*places, "html", status=None, warningiserror=True)
-        app.build()
+        with docutils_namespace():
+            Sphinx(*places, "html", status=None, warningiserror=True).build()
     finally:
         sys.path.remove(str(EXTENSIONS))
-    return BeautifulSoup((root / "out/index.html").read_text("utf-8"), "html.parser")
+    return root / "out/index.html"
 
 
 def test_a_table_with_a_name_has_a_number_and_links_lead_to_it(page):
@@ -138,3 +144,19 @@ def test_a_figure_comes_before_the_code_that_draws_it(page):
     assert first.select_one("figcaption .caption-number").get_text() == "Figure 1 "
     assert second.name == "details"
     assert second.select_one("pre").get_text().strip() == "draw()"
+
+
+def test_a_change_of_the_style_sheet_alone_reaches_the_page(tmp_path):
+    """Sphinx writes no page and copies nothing then; the page holds its styles."""
+    (tmp_path / "conf.py").write_text(
+        'extensions = ["finish"]\nhtml_static_path = ["_static"]\nhtml_css_files = ["book.css"]\n'
+    )
+    (tmp_path / "index.rst").write_text("One\n===\n")
+    sheet = tmp_path / "_static" / "book.css"
+    sheet.parent.mkdir()
+    sheet.write_text("h1 { color: teal; }")
+    assert "color: teal" in built(tmp_path).read_text("utf-8")
+    sheet.write_text("h1 { color: navy; }")
+    after = built(tmp_path).read_text("utf-8")
+    assert "color: navy" in after
+    assert "color: teal" not in after

@@ -62,8 +62,9 @@ PLACES: dict[str, dict[str, str]] = {
         "MKL_CBWR": "AVX512",
         "OPENBLAS_CORETYPE": "SkylakeX",
     },
-    "threads-2": {"OMP_NUM_THREADS": "2"},
-    "threads-4": {"OMP_NUM_THREADS": "4"},
+    # Threads that wait by spinning would hold the cores that the others need.
+    "threads-2": {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"},
+    "threads-4": {"OMP_NUM_THREADS": "4", "OMP_WAIT_POLICY": "passive"},
 }
 # Tests that read sources, pages or damaged files: they round nothing.
 WITHOUT_NUMBERS = (

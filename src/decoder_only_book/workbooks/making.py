@@ -18,7 +18,7 @@ __all__ = ["SECTIONS", "code_cell", "made", "numbers_of"]
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "1.1": ("Mississippi on paper",),
-    "1.2": ("Each merge takes the largest saving",),
+    "1.2": ("The most frequent pair saves most",),
     "1.4": ("From characters to bytes",),
     "2.1": ("A look-up is a matrix product",),
     "2.2": ("From adding to turning",),
@@ -38,8 +38,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "7.1": ("The loss of a text",),
     "7.3": ("A surprise of two bits is a code of two bits",),
     "7.4": ("Three units for one number",),
-    "9.1": ("From descent to Adam", "Decay that is not divided"),
-    "9.2": ("Warm up, stay, fall",),
+    "9.1": ("From descent to Adam", "Weight decay"),
+    "9.2": ("Warm-up and schedules",),
     "9.3": ("The longest step that works",),
     "9.4": ("Long gradients, large batches",),
     "9.5": ("Where the bytes go",),
