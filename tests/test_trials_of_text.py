@@ -204,9 +204,7 @@ def test_entries_that_are_used_are_those_of_all_texts_in_their_order(entries):
 @needs_gpt2
 def test_our_own_entries_that_are_used_are_told_as_much_as_gpt2s(entries, monkeypatch):
     some, others = (entries.material("all")[i] for i in (0, 1))
-    monkeypatch.setattr(
-        entries.vocabulary, "material", lambda *_: (some, others, 1.0)
-    )
+    monkeypatch.setattr(entries.vocabulary, "material", lambda *_: (some, others, 1.0))
     *told, n = entries.material("own, used")
     *used, m = entries.material("used")
     assert n == m < 8192
@@ -271,14 +269,14 @@ def test_the_cosine_is_that_between_two_different_rows(trial):
 @nightly
 def test_our_own_entries_are_learned_again(trial):
     entries = trial("gpt2_entries")
-    (run,) = (x for x in learned_as_often() if (x["entries"], x["seed"]) == ("own", 1))
+    (run,) = (x for x in learned_as_often() if (x["entries"], x["seed"]) == ("own", 2))
     wanted = entries.Run(
-        entries="own", learning_rate=run["learning_rate"].item(), seed=1
+        entries="own", learning_rate=run["learning_rate"].item(), seed=2
     )
     again = measured(entries, wanted, "bits_per_byte")["bits_per_byte"]
     assert again == pytest.approx(run["bits_per_byte"], abs=0.01)
     others = learned_as_often()
-    others = others[(others["seed"] == 1) & (others["entries"] != "own")]
+    others = others[(others["seed"] == 2) & (others["entries"] != "own")]
     assert np.abs(others["bits_per_byte"] - again).min() > 0.02
 
 

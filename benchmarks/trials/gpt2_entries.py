@@ -24,13 +24,14 @@ Rates       One for matrices and table, halved and doubled until the best is bet
 Seeds       Three fresh ones.
 Measured    Held-out loss, and bits per byte, since the cuts differ; how much of these falls on
             targets that the training text has not; how much is spent on entries that occur in
-            neither text, which is what would be saved if they got no probability. Of the entries that are never a target in the
-            training text: how many they are, beside how many entries are a target in the steps that
-            are taken, where they are left (mean cosine between two of them,
-            and between two that were met 20 times or more; mean length over that of the latter),
-            and their probability on held-out text. And glitches: the 20th last token of every
-            held-out row is replaced by an entry never met, or by one met 20 times or more, and the
-            loss of the row's last 20 predictions is compared with that of the row as it was.
+            neither text, which is what would be saved if they got no probability. Of the entries
+            that are never a target in the training text: how many they are, beside how many entries
+            are a target in the steps that are taken, where they are left (mean cosine between two
+            of them, and between two that were met 20 times or more; mean length over that of the
+            latter), and their probability on held-out text. And glitches: the 20th last token of
+            every held-out row is replaced by an entry never met, or by one met 20 times or more,
+            and the loss of the row's last 20 predictions is compared with that of the row as it
+            was.
 Against     We expect no gain from GPT-2's entries in bits per byte, and less than half of what
             they cost from the width of the table. If `all` is below `own` on all seeds, or if
             `all` is further from `used` than `used` is from `own`, we are wrong. Entries never met
@@ -123,7 +124,9 @@ def near() -> Iterator[list[Run]]:
 
 def tables() -> Iterator[list[Run]]:
     """Tables that move faster than the matrices."""
-    yield [Run(entries=name, table_times=x) for name in ("own", "all") for x in (2.0, 4.0)]
+    yield [
+        Run(entries=name, table_times=x) for name in ("own", "all") for x in (2.0, 4.0)
+    ]
 
 
 def longer() -> Iterator[list[Run]]:
