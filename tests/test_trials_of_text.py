@@ -135,13 +135,30 @@ def test_prose_is_paragraphs_of_sentences(trial):
 
 def learned_as_often(steps=96):
     runs = load_runs("gpt2_entries")
-    return runs[runs["steps"] == steps]
+    return runs[(runs["steps"] == steps) & (runs["table_times"] == 1)]
+
+
+def at_other_rate(runs):
+    """The fresh seeds of an arm at a rate that seed 0 found nearly as good."""
+    slow = (runs["entries"] == "used") & (runs["seed"] > 0)
+    return slow & (runs["learning_rate"] == 2.0**-7)
 
 
 def test_gpt2s_entries_and_our_own_have_their_best_rates_inside_and_fresh_seeds():
-    found = check_rates(learned_as_often(), ["entries"], score="bits_per_byte")
-    assert [fresh["entries"][0] for fresh in found] == ["all", "own", "used"]
+    runs = learned_as_often()
+    other = at_other_rate(runs)
+    assert sorted(runs["seed"][other]) == [1, 2, 3]
+    found = check_rates(runs[~other], ["entries"], score="bits_per_byte")
+    arms = ["all", "own", "own, used", "used"]
+    assert [fresh["entries"][0] for fresh in found] == arms
     assert all(list(fresh["seed"]) == [1, 2, 3] for fresh in found)
+
+
+def test_an_arm_that_has_no_unused_entry_spends_nothing_on_them():
+    runs = load_runs("gpt2_entries")
+    told = np.isin(runs["entries"], ("used", "own, used"))
+    assert (runs["bits_spent_on_unused"][told] == 0).all()
+    assert np.nanmin(runs["bits_spent_on_unused"][~told]) > 0
 
 
 def test_our_own_entries_learn_as_in_the_trial_of_sizes():
@@ -185,6 +202,29 @@ def test_entries_that_are_used_are_those_of_all_texts_in_their_order(entries):
 
 
 @needs_gpt2
+def test_our_own_entries_that_are_used_are_told_as_much_as_gpt2s(entries, monkeypatch):
+    some, others = (entries.material("all")[i] for i in (0, 1))
+    monkeypatch.setattr(entries.vocabulary, "material", lambda *_: (some, others, 1.0))
+    *told, n = entries.material("own, used")
+    *used, m = entries.material("used")
+    assert n == m < 8192
+    assert all((a.ids == b.ids).all() for a, b in zip(told, used, strict=True))
+
+
+@needs_gpt2
+def test_targets_read_are_those_of_the_batches(entries):
+    corpus = entries.material("used")[0]
+    run = entries.Run(entries="own", steps=2, seed=3)
+    seen = set()
+    for step in range(2):
+        _, targets = entries.training_batch(
+            corpus, batch_size=4, context_length=16, seed=3, step=step
+        )
+        seen |= {*targets.flatten().tolist()}
+    assert entries.targets_read(corpus, run, 16) == len(seen) > 1
+
+
+@needs_gpt2
 def test_what_is_measured_of_entries_is_what_it_is_called(entries):
     corpus, held_out, v = entries.material("used")
     model = entries.GPT(
@@ -205,6 +245,9 @@ def test_what_is_measured_of_entries_is_what_it_is_called(entries):
     first = entries.replace(held_out, ids=held_out.ids[:33])
     row_losses, _, share = entries.predicted(model, first, never)
     assert share == pytest.approx(p[:, never].sum(-1).mean().item(), rel=1e-4)
+    unused = torch.from_numpy(np.flatnonzero(np.bincount(ids[0], minlength=v) == 0))
+    spent = entries.spent_on(model, first, unused)
+    assert spent == pytest.approx(-p[:, ids[0].unique()].sum(-1).log().mean().item())
     plain = entries.surprise(model, first)
     assert plain == pytest.approx(row_losses[-20:].mean().item(), rel=1e-4)
     # Only the 20th last token is another.
@@ -226,14 +269,14 @@ def test_the_cosine_is_that_between_two_different_rows(trial):
 @nightly
 def test_our_own_entries_are_learned_again(trial):
     entries = trial("gpt2_entries")
-    (run,) = (x for x in learned_as_often() if (x["entries"], x["seed"]) == ("own", 1))
+    (run,) = (x for x in learned_as_often() if (x["entries"], x["seed"]) == ("own", 2))
     wanted = entries.Run(
-        entries="own", learning_rate=run["learning_rate"].item(), seed=1
+        entries="own", learning_rate=run["learning_rate"].item(), seed=2
     )
     again = measured(entries, wanted, "bits_per_byte")["bits_per_byte"]
     assert again == pytest.approx(run["bits_per_byte"], abs=0.01)
     others = learned_as_often()
-    others = others[(others["seed"] == 1) & (others["entries"] != "own")]
+    others = others[(others["seed"] == 2) & (others["entries"] != "own")]
     assert np.abs(others["bits_per_byte"] - again).min() > 0.02
 
 

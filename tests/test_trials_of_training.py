@@ -47,6 +47,19 @@ def test_every_schedule_has_its_rates_inside_and_fresh_seeds():
     # Those of 40 steps are at the rates of 200, to be made again in the laboratory.
     two_rates = runs[np.isinf(runs["cap"]) & (runs["steps"] > 40)]
     arm = ["rule", "schedule", "decay_fraction", "steps"]
+    # All four at two pairs, of which one is the best of three of them.
+    near = (two_rates["rule"] == "adamw") & (two_rates["steps"] == 200)
+    near &= (two_rates["learning_rate"] == 5e-3) & (two_rates["seed"] > 0)
+    for rate in (0.02, 0.04):
+        at_pair = two_rates[near & (two_rates["table_learning_rate"] == rate)]
+        assert len(np.unique(at_pair[["schedule", "seed"]])) == len(at_pair) == 4 * 5
+    best = np.where(two_rates["schedule"] == "constant", 0.01, 0.02)
+    two_rates = two_rates[~near | (two_rates["table_learning_rate"] <= best)]
+    # A search that had stopped in a worse valley, from fresh seeds, too.
+    first = (two_rates["schedule"] == "warmup_stable_decay") & (two_rates["seed"] > 0)
+    first &= (two_rates["steps"] == 800) & (two_rates["table_learning_rate"] == 0.02)
+    assert first.sum() == 3
+    two_rates = two_rates[~first]
     found = check_rates(with_fresh(two_rates, arm), arm, rates=RATES)
     assert len(found) >= 8
     assert all(list(fresh["seed"])[:3] == [1, 2, 3] for fresh in found)

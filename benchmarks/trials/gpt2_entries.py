@@ -1,6 +1,6 @@
 """What do GPT-2's 50,257 entries do to a small model, beside 8,192 of the text's own?
 
-    python benchmarks/trials/gpt2_entries.py rates seeds longer
+    python benchmarks/trials/gpt2_entries.py rates seeds near tables longer
 
 Models learn Tiny Shakespeare as in `vocabulary.py`, with one table of tokens for both ends.
 
@@ -8,22 +8,30 @@ Arms        `own`: 8,192 entries, learned from the training text.
             `all`: GPT-2's 50,257 entries.
             `used`: GPT-2's entries again, but only those that occur in the training text or in the
             held-out text. It reads the same tokens as `all`, so all that sets these two apart is a
-            wide table of which most is never met; what sets `used` and `own` apart is the cut.
+            wide table of which most is never met; what sets `used` and `own` apart is the cut. But
+            `used` is told which entries the held-out text has. So `own, used` is told that, too: of
+            our own 8,192 those that occur in either text. This arm came later.
 Fixed       Every model has the same blocks and takes as many steps, of as many rows of 256 bytes,
             so all read as much text with the same reach. In tokens, GPT-2's arms read a few per
             cent more. 96 steps, a quarter of those in `vocabulary.py`, since `all` is expensive.
             Of `longer`, `own` and `used` were run first, and seen before this was settled; `all`
             was run last.
 Rates       One for matrices and table, halved and doubled until the best is between two others,
-            with seed 0. `longer` has 384 steps at the best rate of `own`, with the same seed.
+            with seed 0. `longer` has 384 steps at the best rate of `own`, with the same seed. Seed
+            0 hardly tells two rates of `used` apart, so `near` takes it through the fresh seeds at
+            the other one. `tables` gives the table of `own` and of `all` two and four times the
+            rate of the matrices, with seed 0.
 Seeds       Three fresh ones.
 Measured    Held-out loss, and bits per byte, since the cuts differ; how much of these falls on
-            targets that the training text has not. Of the entries that are never a target in the
-            training text: how many they are, where they are left (mean cosine between two of them,
-            and between two that were met 20 times or more; mean length over that of the latter),
-            and their probability on held-out text. And glitches: the 20th last token of every
-            held-out row is replaced by an entry never met, or by one met 20 times or more, and the
-            loss of the row's last 20 predictions is compared with that of the row as it was.
+            targets that the training text has not; how much is spent on entries that occur in
+            neither text, which is what would be saved if they got no probability. Of the entries
+            that are never a target in the training text: how many they are, beside how many entries
+            are a target in the steps that are taken, where they are left (mean cosine between two
+            of them, and between two that were met 20 times or more; mean length over that of the
+            latter), and their probability on held-out text. And glitches: the 20th last token of
+            every held-out row is replaced by an entry never met, or by one met 20 times or more,
+            and the loss of the row's last 20 predictions is compared with that of the row as it
+            was.
 Against     We expect no gain from GPT-2's entries in bits per byte, and less than half of what
             they cost from the width of the table. If `all` is below `own` on all seeds, or if
             `all` is further from `used` than `used` is from `own`, we are wrong. Entries never met
@@ -51,6 +59,7 @@ from decoder_only.data import (
     evaluation_batches,
     text_corpus,
     tiny_shakespeare,
+    training_batch,
 )
 from decoder_only.model.gpt import GPT
 from decoder_only.model.lm_head import IGNORED, bits_per_byte, next_token_loss
@@ -66,6 +75,7 @@ class Run:
     entries: str
     steps: int = 96
     learning_rate: float = 2.0**-7
+    table_times: float = 1.0
     seed: int = 0
 
 
@@ -82,7 +92,9 @@ class Found:
     bits_per_byte: float
     new_targets: float
     bits_of_new_targets: float
+    bits_spent_on_unused: float | None
     never_met: int
+    targets_read: int
     share_never_met: float
     cosine_before: float
     cosine_never_met: float
@@ -93,7 +105,7 @@ class Found:
     processor_seconds: float
 
 
-ARMS = [Run(entries=name) for name in ("own", "used", "all")]
+ARMS = [Run(entries=name) for name in ("own", "used", "all", "own, used")]
 TRIAL = Trial(
     "gpt2_entries",
     Run,
@@ -105,9 +117,21 @@ TRIAL = Trial(
 )
 
 
+def near() -> Iterator[list[Run]]:
+    """The rate of `used` that seed 0 found nearly as good as the best, from fresh seeds."""
+    yield [Run(entries="used", seed=seed) for seed in TRIAL.seeds]
+
+
+def tables() -> Iterator[list[Run]]:
+    """Tables that move faster than the matrices."""
+    yield [
+        Run(entries=name, table_times=x) for name in ("own", "all") for x in (2.0, 4.0)
+    ]
+
+
 def longer() -> Iterator[list[Run]]:
-    """Four times the steps, one run each, at the best rate of `own`; `all` was added last."""
-    yield [Run(entries=name, steps=384) for name in ("own", "used", "all")]
+    """Four times the steps, one run each, at the best rate of `own`; `all` came later."""
+    yield [Run(entries=arm.entries, steps=384) for arm in ARMS]
 
 
 @functools.cache
@@ -120,7 +144,7 @@ def material(entries: str) -> tuple[Corpus, Corpus, int]:
         parts = text[vocabulary.TRAINING], text[vocabulary.VALIDATION]
         corpora = [text_corpus(part, tokenizer) for part in parts]
         return *corpora, tokenizer.vocab_size
-    corpora = material("all")[:2]
+    corpora = material("own" if entries == "own, used" else "all")[:2]
     kept = np.unique(np.concatenate([corpus.ids for corpus in corpora]))
     anew = [
         replace(x, ids=np.searchsorted(kept, x.ids).astype(x.ids.dtype))
@@ -132,6 +156,16 @@ def material(entries: str) -> tuple[Corpus, Corpus, int]:
 def times_met(corpus: Corpus, vocab_size: int) -> Int[np.ndarray, " v"]:
     """How often each entry is a target in a text."""
     return np.bincount(corpus.ids[1:], minlength=vocab_size)
+
+
+def targets_read(corpus: Corpus, run: Run, context_length: int) -> int:
+    """How many entries are a target in the steps of a run."""
+    rows = {"batch_size": vocabulary.BATCH_SIZE, "context_length": context_length}
+    read = (
+        training_batch(corpus, seed=run.seed, step=step, **rows)[1].unique()
+        for step in range(run.steps)
+    )
+    return len(torch.cat([*read]).unique())
 
 
 def mean_cosine(table: Float[Tensor, "v d"]) -> float:
@@ -158,6 +192,18 @@ def predicted(
 
 
 @torch.no_grad()
+def spent_on(model: GPT, corpus: Corpus, unused: Int[Tensor, " n"]) -> float:
+    """The nats per token that would be saved if some entries got no probability."""
+    saved = []
+    for inputs, targets in evaluation_batches(
+        corpus, batch_size=4, context_length=model.config.context_length
+    ):
+        p = model(inputs)[targets != IGNORED].softmax(-1)
+        saved.append(-torch.log1p(-p.index_select(-1, unused).sum(-1)))
+    return torch.cat(saved).double().mean().item()
+
+
+@torch.no_grad()
 def surprise(
     model: GPT, corpus: Corpus, replacement: Int[np.ndarray, " b"] | None = None
 ) -> float:
@@ -178,12 +224,15 @@ def measure(run: Run) -> Found:
     corpus, validation, vocab_size = material(run.entries)
     met = times_met(corpus, vocab_size)
     never, often = np.flatnonzero(met == 0), np.flatnonzero(met >= OFTEN)
+    read = np.concatenate([corpus.ids, validation.ids])
+    unused = np.flatnonzero(np.bincount(read, minlength=vocab_size) == 0)
     began = time.process_time()
     model = vocabulary.learn(
         corpus,
         vocab_size=vocab_size,
         steps=run.steps,
         learning_rate=run.learning_rate,
+        table_learning_rate=run.table_times * run.learning_rate,
         seed=run.seed,
     )
     seconds = round(time.process_time() - began, 1)
@@ -199,6 +248,7 @@ def measure(run: Run) -> Found:
         surprise(model, validation, draws.choice(ids, n_rows)) - plain
         for ids in (never, often)
     ]
+    spent = spent_on(model, validation, torch.from_numpy(unused))
     nats_of_new = losses[new].double().sum().item() / len(losses)
     loss = losses.double().mean().item()
     return Found(
@@ -211,7 +261,9 @@ def measure(run: Run) -> Found:
         bits_per_byte=bits_per_byte(loss, validation.bytes_per_token),
         new_targets=new.double().mean().item(),
         bits_of_new_targets=bits_per_byte(nats_of_new, validation.bytes_per_token),
+        bits_spent_on_unused=bits_per_byte(spent, validation.bytes_per_token),
         never_met=len(never),
+        targets_read=targets_read(corpus, run, model.config.context_length),
         share_never_met=share,
         cosine_before=mean_cosine(untrained[never]),
         cosine_never_met=mean_cosine(table[never]),
@@ -224,4 +276,11 @@ def measure(run: Run) -> Found:
 
 
 if __name__ == "__main__":
-    TRIAL.main(measure, rates=TRIAL.search, seeds=TRIAL.repeat, longer=longer)
+    TRIAL.main(
+        measure,
+        rates=TRIAL.search,
+        seeds=TRIAL.repeat,
+        near=near,
+        tables=tables,
+        longer=longer,
+    )

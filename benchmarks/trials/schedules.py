@@ -1,6 +1,6 @@
 """How the learning rate should rise and fall: schedules compared, and what warm-up does.
 
-    python benchmarks/trials/schedules.py shapes muon cap longer shorter short
+    python benchmarks/trials/schedules.py shapes near muon cap wide longer shorter short
 
 Models of chapter 9 learn the openings of stories as in `updates.py`, which has the arms with a
 cosine of 200 steps, too. Eight rows a step, no clipping, no decay of weights.
@@ -9,6 +9,11 @@ Arms        `shapes`: after 20 steps of warm-up, AdamW's rates stay (`constant`)
             inverse square root of the step, along half a cosine, or in a straight line to zero over
             a share of the steps that are left: 0.4 (warm-up, stable, decay).
             `longer` and `shorter`: all four in four times as many steps, and in half as many.
+            `near`: all four at two pairs of rates that seed 0 could not tell apart, of which one
+            is the best of three of them.
+            `wide`: in 800 steps, the constant rate and stable-decay nearer to where the cosine's
+            search went, since each search ends where it finds a valley; `longer` goes on from
+            there.
             `muon`: the same two for Muon.
             `cap`: AdamW at one rate for all weights, a cosine, no warm-up, and each matrix's step
             cut down to at most 0.3 times the rate (root mean square) in the first 30 steps.
@@ -16,7 +21,7 @@ Arms        `shapes`: after 20 steps of warm-up, AdamW's rates stay (`constant`)
             steps, with one seed. The laboratory makes two of these again.
 Rates       One for the matrices, one for the embedding and the norms. Each is halved and doubled
             with seed 0 until both are between two others. In `cap` both are the same.
-Seeds       Five fresh ones for `shapes` and `muon`, three for the others.
+Seeds       Five fresh ones for `shapes`, `near` and `muon`, three for the others, none for `wide`.
 Measured    The loss on the openings of 128 held-out stories, in nats per token, after the last
             step; and the training loss of the last 20 steps.
 Against     A schedule is no better than another if the difference, seed by seed, is less than
@@ -95,6 +100,24 @@ def tuned(arms: list[Run], n_seeds: int = 5) -> Iterator[list[Run]]:
 def shapes() -> Iterator[list[Run]]:
     """Four schedules for AdamW."""
     yield from tuned(SHAPES)
+
+
+def near() -> Iterator[list[Run]]:
+    """Four schedules at one pair of rates and at another, from fresh seeds."""
+    yield [
+        replace(each, table_learning_rate=rate, seed=seed)
+        for rate in (0.02, 0.04)
+        for each in SHAPES
+        for seed in range(1, 6)
+    ]
+
+
+def wide() -> Iterator[list[Run]]:
+    """Two schedules in 800 steps nearer to where the longer search of the cosine went."""
+    yield [
+        replace(LONGER[i], table_learning_rate=rate)
+        for i, rate in ((1, 0.04), (1, 0.08), (2, 0.04))
+    ]
 
 
 def longer() -> Iterator[list[Run]]:
@@ -186,8 +209,10 @@ if __name__ == "__main__":
     TRIAL.main(
         measure,
         shapes=shapes,
+        near=near,
         muon=muon,
         cap=cap,
+        wide=wide,
         longer=longer,
         shorter=shorter,
         short=short,
