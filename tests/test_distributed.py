@@ -24,6 +24,7 @@ from test_resume import (
     assert_same_end,
     begin,
     go,
+    one_thread,
     stop_after,
     tiny,
 )
@@ -158,7 +159,8 @@ def begun(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> Path:
     run = begun(tmp_path_factory.mktemp("runs") / "alone")
-    go(run, tiny(**SHAPE))
+    with one_thread():
+        go(run, tiny(**SHAPE))
     return run
 
 

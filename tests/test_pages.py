@@ -883,7 +883,7 @@ ASKED = {
     "FSDP": "13_parallelism.html#the-state-zero",
     "SwiGLU": "06_mlp.html#a-gate",
     "RMSNorm": "05_normalization.html#rmsnorm",
-    "muP": "10_scaling.html#wide-and-narrow-the-rate-that-travels",
+    "muP": "10_scaling.html#a-learning-rate-for-every-width",
     "Chinchilla": "10_scaling.html#the-published-laws",
     "scaling laws": "10_scaling.html#the-law-of-the-loss",
     "tokenizer": "01_tokenization.html#the-question",
